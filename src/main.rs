@@ -1,2 +1,3 @@
-//! x
+//! The `systally` program: parse, run the command, print the error once, return the exit code.
+
 fn main() {}

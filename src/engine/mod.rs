@@ -1,0 +1,262 @@
+//! How system calls are counted: the contract that every engine keeps, and the list of engines.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use crate::tally::PhaseTallies;
+use crate::units::{Measured, Nanos};
+
+/// The engines, in the order in which `auto` prefers them for a full count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EngineKind {
+    /// Native ptrace: every call, errno and time, without rights.
+    Ptrace,
+    /// No tracer: the program runs at full speed and nothing is counted (timed rounds).
+    None,
+}
+
+impl EngineKind {
+    /// The name on the command line and in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            EngineKind::Ptrace => "ptrace",
+            EngineKind::None => "none",
+        }
+    }
+}
+
+impl fmt::Display for EngineKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What an engine can know. What it cannot is *not measured* in the record, never zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Capabilities {
+    /// Every call of the tracees, not a chosen set.
+    pub all_calls: bool,
+    /// Errors by errno.
+    pub errors: bool,
+    /// Time between entry and return.
+    pub time: bool,
+    /// Where a descriptor leads to, hence connects, round trips and bytes.
+    pub peers: bool,
+    /// The three phases of the worker contract.
+    pub phases: bool,
+    /// Counts are exact: no event can be lost.
+    pub exact: bool,
+}
+
+/// Whether an engine works on this machine now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Availability {
+    /// It does.
+    Ready,
+    /// It does not: why, and what would allow it.
+    Unavailable {
+        /// What forbids it, with the value read (`kernel.yama.ptrace_scope is 3`).
+        why: String,
+        /// The next step for the user.
+        fix: String,
+    },
+}
+
+/// One program to run.
+#[derive(Debug, Clone)]
+pub struct Program {
+    /// Program and arguments; the first is looked up in PATH as execvp(3) does.
+    pub argv: Vec<OsString>,
+    /// Variables to set on top of the inherited environment.
+    pub env: BTreeMap<OsString, OsString>,
+    /// How its standard streams are connected.
+    pub stdio: Stdio,
+    /// Whether it leads a process group of its own. Workers do, so that Ctrl-C reaches systally first.
+    pub own_group: bool,
+}
+
+/// The standard streams of a [`Program`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stdio {
+    /// systally's own, as strace does.
+    Inherit,
+    /// Pipes for stdin, stdout and stderr, handed out by [`Session::pipes`].
+    Piped,
+}
+
+/// systally's ends of the pipes of one program, with `O_CLOEXEC` set.
+#[derive(Debug)]
+pub struct Pipes {
+    /// Writes to the program's standard input.
+    pub stdin: OwnedFd,
+    /// Reads its standard output.
+    pub stdout: OwnedFd,
+    /// Reads its standard error.
+    pub stderr: OwnedFd,
+}
+
+/// What bounds the measured window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Window {
+    /// No markers: everything from exec to exit is the loop.
+    Whole,
+    /// The markers of the worker contract: opens when `read(0)` returns `go`, closes at the entry of the
+    /// `write(1)` that begins with `{"event":"done"`.
+    Markers,
+}
+
+/// Which calls to count.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Selection {
+    /// All calls.
+    #[default]
+    All,
+    /// Only these; the others run at full speed where the engine can arrange it.
+    Only(Vec<crate::tally::Syscall>),
+}
+
+/// What to count and how: everything an engine needs beside the programs.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The measured window.
+    pub window: Window,
+    /// The calls.
+    pub selection: Selection,
+    /// Whether tracer and tracees may be kept on one CPU (a stop costs a seventh of what it costs
+    /// otherwise). The tracee still sees its own affinity.
+    pub pin: bool,
+}
+
+/// How one program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// With this status.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Exit::Code(code) => write!(f, "exit status {code}"),
+            Exit::Signal(number) => match nix::sys::signal::Signal::try_from(*number) {
+                Ok(signal) => write!(f, "killed by {signal}"),
+                Err(_) => write!(f, "killed by signal {number}"),
+            },
+        }
+    }
+}
+
+/// What a session found out.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// How each program ended, in the order they were given.
+    pub exits: Vec<Exit>,
+    /// What was counted, all programs and their descendants together.
+    pub tallies: Measured<PhaseTallies>,
+    /// User and system CPU time of the programs and the descendants they waited for.
+    pub cpu: Measured<CpuTimes>,
+    /// Threads and processes seen.
+    pub tracees: u64,
+    /// Things a reader of the counts must know (a setuid program that lost its rights under the tracer,
+    /// descendants that were still running), one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// CPU time split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CpuTimes {
+    /// In user mode.
+    pub user: Nanos,
+    /// In the kernel.
+    pub system: Nanos,
+}
+
+/// Why an engine could not run or count.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The program could not be started.
+    #[error("cannot run {program}: {source}{hint}")]
+    Exec {
+        /// Program as it was given, escaped.
+        program: String,
+        /// What execvp said.
+        source: nix::errno::Errno,
+        /// The next step, beginning with a separator; may be empty.
+        hint: String,
+    },
+    /// Tracing is not permitted.
+    #[error("cannot trace: {why}; {fix}")]
+    Denied {
+        /// What forbids it.
+        why: String,
+        /// What would allow it.
+        fix: String,
+    },
+    /// A system call of the engine itself failed.
+    #[error("{operation} (pid {pid}): {source}")]
+    System {
+        /// What was being done.
+        operation: &'static str,
+        /// To which process; 0 when there was none yet.
+        pid: i32,
+        /// The errno.
+        source: nix::errno::Errno,
+    },
+    /// The engine's thread ended in a way it should not.
+    #[error("the {engine} engine stopped unexpectedly: {what}")]
+    Broken {
+        /// Which engine.
+        engine: EngineKind,
+        /// What is known.
+        what: String,
+    },
+}
+
+/// An engine. What it promises:
+///
+/// 1. `launch` returns when every program has been started and is under the engine, or nothing is left
+///    running. A program that cannot be executed is an error here, not a later exit.
+/// 2. It follows every descendant, however it is made (fork, vfork, clone, threads, exec), and counts it
+///    into the window of the program it descends from.
+/// 3. Nothing is lost: for every call, entries = `calls` + `unfinished`. An engine that cannot promise
+///    this says so in its capabilities.
+/// 4. It never changes what a program does other than in time: signals reach it, exit statuses and
+///    stops are its own, and its affinity looks as it would untraced.
+/// 5. No tracee outlives systally by accident (SIGKILL included) and none is left stopped.
+/// 6. `finish` returns within the deadline plus a moment, whatever the tracees do; those still running
+///    at the deadline are killed and noted.
+/// 7. It prints nothing.
+pub trait Engine: Send + Sync {
+    /// Which one it is.
+    fn kind(&self) -> EngineKind;
+    /// What it can know.
+    fn capabilities(&self) -> Capabilities;
+    /// Whether it works here and now; cheap enough to ask at every start.
+    fn availability(&self) -> Availability;
+    /// Starts the programs. See the contract above.
+    ///
+    /// # Errors
+    /// A program that cannot be executed, or tracing that is not permitted.
+    fn launch(&self, programs: Vec<Program>, request: &Request) -> Result<Box<dyn Session>, EngineError>;
+}
+
+/// Programs running under an engine.
+pub trait Session: Send {
+    /// The process ids of the programs, in order.
+    fn pids(&self) -> &[i32];
+    /// systally's ends of the pipes, in order; empty for [`Stdio::Inherit`], and after the first call.
+    fn pipes(&mut self) -> Vec<Pipes>;
+    /// Sends a signal to every program (with its group when it leads one).
+    fn signal(&self, signal: i32);
+    /// Waits until all programs and their traced descendants have ended, `limit` at most (`None`: as
+    /// long as it takes), and hands over what was counted.
+    ///
+    /// # Errors
+    /// When the engine itself failed; what a program did is never an error here.
+    fn finish(self: Box<Self>, limit: Option<Duration>) -> Result<Outcome, EngineError>;
+}

@@ -1,0 +1,44 @@
+//! Ctrl-C and its kin as a flag that every wait looks at, so that a run that is cut short still saves
+//! what it has.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// Whether the user asked to stop. Cheap to clone and to ask.
+#[derive(Debug, Clone, Default)]
+pub struct Interrupt(Arc<AtomicUsize>);
+
+impl Interrupt {
+    /// A flag that nothing sets; for tests and for runs that end by themselves.
+    pub fn never() -> Interrupt {
+        Interrupt::default()
+    }
+
+    /// Takes over SIGINT, SIGTERM and SIGHUP for the rest of the process.
+    ///
+    /// # Errors
+    /// When the handlers cannot be installed (sigaction(2)).
+    pub fn install() -> io::Result<Interrupt> {
+        let flag = Interrupt::default();
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register_usize(signal, Arc::clone(&flag.0), signal as usize)?;
+        }
+        Ok(flag)
+    }
+
+    /// The signal that came, if one came.
+    pub fn signal(&self) -> Option<i32> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => None,
+            signal => i32::try_from(signal).ok(),
+        }
+    }
+
+    /// Whether to stop.
+    pub fn requested(&self) -> bool {
+        self.signal().is_some()
+    }
+}

@@ -1,0 +1,3 @@
+//! Running a plan: the server, the timed rounds, the counted pass and the ledger, into a record.
+
+pub mod interrupt;

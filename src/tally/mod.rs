@@ -1,0 +1,147 @@
+//! Counts of system calls: per call, per errno, per phase, per operation.
+//!
+//! An engine fills a [`PhaseTallies`]; identities stay `(abi, number)` here and become names at the edge,
+//! when the record is made, so that an unknown number is never lost.
+
+mod errno;
+mod sysno;
+
+use std::collections::BTreeMap;
+
+pub use errno::Errno;
+pub use sysno::{Abi, Syscall};
+
+use crate::units::Nanos;
+
+/// Which part of a worker's life a call belongs to, by the markers of the worker contract.
+///
+/// A call belongs to the phase in which it was *entered*.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Phase {
+    /// From exec to the return of the `read(0)` that delivered `go`.
+    Startup,
+    /// From there to the entry of the `write(1)` that says `done`: the measured window.
+    Loop,
+    /// From there to the end.
+    Shutdown,
+}
+
+/// What is known about one system call over one phase.
+///
+/// `calls` counts calls that returned, as `strace -c` does; `unfinished` counts those that were entered
+/// and never returned (`exit_group`, or a thread that died inside). Entries = `calls` + `unfinished`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CallTally {
+    /// Calls that returned.
+    pub calls: u64,
+    /// Calls entered that never returned.
+    pub unfinished: u64,
+    /// Failed calls by errno; restarts are not in here.
+    pub errors: BTreeMap<Errno, u64>,
+    /// Calls that the kernel will restart by itself after a signal (`ERESTARTSYS` and kin): not failures.
+    pub restarts: BTreeMap<Errno, u64>,
+    /// Wall time between entry and return, as the engine saw it (a slow engine adds to it).
+    pub wall: Nanos,
+    /// System CPU time between entry and return, where the engine can tell.
+    pub cpu: Nanos,
+    /// Bytes moved by successful data calls (sends, receives, reads, writes); peeks are not counted.
+    pub bytes: u64,
+    /// Successful receives that only peeked (`MSG_PEEK`).
+    pub peeks: u64,
+    /// Calls on descriptors that lead to a named peer, by the peer's name (`127.0.0.1:6379`,
+    /// `unix:/run/redis.sock`, `pipe`, `file`, …); empty when the engine does not resolve descriptors.
+    pub peers: BTreeMap<String, u64>,
+}
+
+impl CallTally {
+    /// Adds what another tally of the same call holds.
+    pub fn merge(&mut self, other: &CallTally) {
+        self.calls += other.calls;
+        self.unfinished += other.unfinished;
+        for (errno, n) in &other.errors {
+            *self.errors.entry(*errno).or_default() += n;
+        }
+        for (errno, n) in &other.restarts {
+            *self.restarts.entry(*errno).or_default() += n;
+        }
+        self.wall += other.wall;
+        self.cpu += other.cpu;
+        self.bytes += other.bytes;
+        self.peeks += other.peeks;
+        for (peer, n) in &other.peers {
+            *self.peers.entry(peer.clone()).or_default() += n;
+        }
+    }
+
+    /// How many calls failed, restarts apart.
+    pub fn failed(&self) -> u64 {
+        self.errors.values().sum()
+    }
+}
+
+/// The calls of one phase.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// By call.
+    pub calls: BTreeMap<Syscall, CallTally>,
+    /// Connections begun on stream sockets: `connect` that returned 0 or `EINPROGRESS`, once per socket.
+    pub connects: u64,
+    /// Turns of send, wait, receive on a socket: a receive of data that follows a send on that descriptor.
+    pub round_trips: u64,
+    /// Calls that send on a socket, whatever the call (`sendto`, `write`, `writev`, `sendmsg` …).
+    pub sends: u64,
+    /// Calls that received data from a socket, whatever the call; peeks and `EAGAIN` are not in here.
+    pub receives: u64,
+}
+
+impl Tally {
+    /// The entry of one call, made when it is new.
+    pub fn of(&mut self, call: Syscall) -> &mut CallTally {
+        self.calls.entry(call).or_default()
+    }
+
+    /// Adds another tally.
+    pub fn merge(&mut self, other: &Tally) {
+        for (call, tally) in &other.calls {
+            self.of(*call).merge(tally);
+        }
+        self.connects += other.connects;
+        self.round_trips += other.round_trips;
+        self.sends += other.sends;
+        self.receives += other.receives;
+    }
+
+    /// All calls that returned.
+    pub fn total(&self) -> u64 {
+        self.calls.values().map(|t| t.calls).sum()
+    }
+}
+
+/// The three phases of a worker, or everything in [`Phase::Startup`]'s place when there are no markers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PhaseTallies {
+    /// Up to `go`.
+    pub startup: Tally,
+    /// The measured window. A program without markers (`count`) is all loop.
+    pub run_loop: Tally,
+    /// After `done`.
+    pub shutdown: Tally,
+}
+
+impl PhaseTallies {
+    /// The tally of one phase.
+    pub fn phase(&mut self, phase: Phase) -> &mut Tally {
+        match phase {
+            Phase::Startup => &mut self.startup,
+            Phase::Loop => &mut self.run_loop,
+            Phase::Shutdown => &mut self.shutdown,
+        }
+    }
+
+    /// Adds another worker's phases.
+    pub fn merge(&mut self, other: &PhaseTallies) {
+        self.startup.merge(&other.startup);
+        self.run_loop.merge(&other.run_loop);
+        self.shutdown.merge(&other.shutdown);
+    }
+}
