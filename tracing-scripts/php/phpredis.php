@@ -17,8 +17,6 @@ require __DIR__ . '/systally.php';
 
 final class PhpRedisClient extends SystallyRedisClient
 {
-    private const SERIALIZERS = ['php' => 'SERIALIZER_PHP', 'igbinary' => 'SERIALIZER_IGBINARY', 'json' => 'SERIALIZER_JSON'];
-
     /** A queued command takes some 100 bytes; at this many, "unsent" drops them. */
     private const UNSENT_LIMIT = 1_000_000;
 
@@ -169,7 +167,7 @@ final class PhpRedisClient extends SystallyRedisClient
         if ($name === 'none') {
             return null;
         }
-        $constant = 'Redis::' . self::SERIALIZERS[$name];
+        $constant = 'Redis::SERIALIZER_' . strtoupper($name);
         if (!defined($constant)) {
             throw new SystallyFailure('config', "this phpredis was built without the serializer $name");
         }

@@ -31,7 +31,8 @@ final class PredisClient extends SystallyRedisClient
     {
         $autoload = getenv('SYSTALLY_PREDIS') ?: self::AUTOLOAD;
         if (!is_file($autoload)) {
-            throw new SystallyFailure('config', "predis is not at $autoload; SYSTALLY_PREDIS can name its autoload.php");
+            $words = "predis is not at $autoload; SYSTALLY_PREDIS can name its autoload.php";
+            throw new SystallyFailure('config', $words);
         }
         require_once $autoload;
         // The first error would otherwise load these files in the middle of a window.
@@ -39,7 +40,8 @@ final class PredisClient extends SystallyRedisClient
         class_exists(Predis\Response\ServerException::class);
 
         $spec->allowOptions(['pipeline_mode']);
-        $this->mode = $spec->option('pipeline_mode', 'default', ['default', 'atomic', 'fire-and-forget', 'timed-before-flush']);
+        $modes = ['default', 'atomic', 'fire-and-forget', 'timed-before-flush'];
+        $this->mode = $spec->option('pipeline_mode', 'default', $modes);
         if ($this->mode === 'timed-before-flush' && $spec->connectsPerOp()) {
             throw new SystallyFailure('spec', 'pipeline_mode timed-before-flush needs a connection that is kept');
         }
