@@ -211,7 +211,9 @@ mod tests {
         assert_eq!(ratio_by_round(&[], &base), None);
         // A row with a round more than the baseline: the round without a partner is left out.
         assert_eq!(
-            ratio_by_round(&[Some(2.0), Some(9.0)], &[Some(1.0)]).unwrap().median,
+            ratio_by_round(&[Some(2.0), Some(9.0)], &[Some(1.0)])
+                .unwrap()
+                .median,
             2.0
         );
     }
