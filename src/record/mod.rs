@@ -291,7 +291,10 @@ pub struct PhaseCounts {
 impl PhaseCounts {
     /// All calls that returned.
     pub fn total(&self) -> u64 {
-        self.syscalls.values().map(|c| c.calls).sum()
+        // Saturating: a record may come from a file that somebody made.
+        self.syscalls
+            .values()
+            .fold(0, |sum, call| sum.saturating_add(call.calls))
     }
 }
 
@@ -321,7 +324,8 @@ pub struct CallCounts {
 impl CallCounts {
     /// Failed calls, restarts apart; `None` when the source does not tell.
     pub fn failed(&self) -> Option<u64> {
-        self.errors.known().map(|errors| errors.values().sum())
+        let errors = self.errors.known()?;
+        Some(errors.values().fold(0, |sum: u64, n| sum.saturating_add(*n)))
     }
 }
 
