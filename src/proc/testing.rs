@@ -1,7 +1,5 @@
 //! Small recorded trees for tests.
 
-use std::path::Path;
-
 use super::Root;
 
 /// A recorded tree in a temporary folder, removed with it.
@@ -56,10 +54,5 @@ impl Tree {
     /// Its root.
     pub(crate) fn root(&self) -> Root {
         Root::recorded(self.0.path())
-    }
-
-    /// Where it is.
-    pub(crate) fn path(&self) -> &Path {
-        self.0.path()
     }
 }

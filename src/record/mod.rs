@@ -351,6 +351,17 @@ impl Verdict {
             Verdict::NotApplicable => "not_applicable",
         }
     }
+
+    /// The word in a sentence.
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::Ok => "ok",
+            Verdict::Warn => "WARN",
+            Verdict::Fail => "FAIL",
+            Verdict::Unknown => "unknown",
+            Verdict::NotApplicable => "not applicable",
+        }
+    }
 }
 
 /// One limit, what the load demands of it, and what it can carry.
