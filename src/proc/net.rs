@@ -55,7 +55,7 @@ pub fn sockstat(root: &Root, who: Who) -> Result<BTreeMap<String, u64>, ReadErro
         let bad = || ReadError::content(&path, "a protocol and its numbers", line);
         let (protocol, pairs) = line.split_once(':').ok_or_else(bad)?;
         let words: Vec<&str> = pairs.split_whitespace().collect();
-        if words.len() % 2 != 0 {
+        if !words.len().is_multiple_of(2) {
             return Err(bad());
         }
         for pair in words.chunks_exact(2) {
