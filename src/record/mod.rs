@@ -3,6 +3,7 @@
 //! Everything before this stage fills a [`Record`]; everything after reads one. The JSON form is apart,
 //! in [`wire`], so that names there can stay when types here change.
 
+pub mod failure;
 pub mod latency;
 pub mod stats;
 pub mod wire;
@@ -12,6 +13,7 @@ use std::collections::BTreeMap;
 use crate::explain::Finding;
 use crate::units::{Measured, Nanos, Ops};
 
+pub use failure::{Failure, FailureKind, Stage};
 pub use latency::Latency;
 pub use stats::Interval;
 
@@ -155,6 +157,8 @@ pub struct StrategyResult {
     pub status: Status,
     /// Why, for every status but `Ok`.
     pub reason: Option<String>,
+    /// The first failure, with what was read at that moment.
+    pub failure: Option<Failure>,
     /// The untraced rounds.
     pub timed: Measured<Timed>,
     /// The counted pass.
@@ -353,6 +357,17 @@ impl Verdict {
             Verdict::Fail => "fail",
             Verdict::Unknown => "unknown",
             Verdict::NotApplicable => "not_applicable",
+        }
+    }
+
+    /// The word in a sentence.
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::Ok => "ok",
+            Verdict::Warn => "WARN",
+            Verdict::Fail => "FAIL",
+            Verdict::Unknown => "unknown",
+            Verdict::NotApplicable => "not applicable",
         }
     }
 }
