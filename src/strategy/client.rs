@@ -33,6 +33,9 @@ pub struct Mode {
     pub connect: Connect,
     /// Whether operations go out in batches of the plan's pipeline depth; one by one otherwise.
     pub pipeline: bool,
+    /// Whether it takes the pipeline depth when the user gives one, although it is no pipeline mode: the
+    /// floor does, so that it can stand beside a pipeline of the same depth.
+    pub depth_when_asked: bool,
     /// Whether it runs when the user names no strategy.
     pub default: bool,
     /// Whether it shows a known mistake, so that its figure is not to be believed. It runs only when it

@@ -300,7 +300,7 @@ pub struct Payload {
 }
 
 /// The shape of a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum PayloadKind {
     /// A string of `x`.
@@ -312,7 +312,7 @@ pub enum PayloadKind {
 }
 
 /// How a client serialises arrays and objects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Serializer {
     /// Strings as they are.

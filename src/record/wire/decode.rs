@@ -129,6 +129,7 @@ fn strategy(row: WireStrategy, number: usize) -> Result<StrategyResult, WireErro
         client: row.client.into(),
         status: row.status.into(),
         reason: row.reason,
+        failure: row.failure,
         timed: unclaimed.or_reason("timed", row.timed, |unclaimed, known| timed(known, unclaimed))?,
         counted: unclaimed.or_reason("counted", row.counted, |unclaimed, known| {
             counted(known, unclaimed)

@@ -121,6 +121,7 @@ fn strategy(row: &StrategyResult) -> WireStrategy {
         client: (&row.client).into(),
         status: row.status.into(),
         reason: row.reason.clone(),
+        failure: row.failure.clone(),
         timed,
         counted,
         server_view,

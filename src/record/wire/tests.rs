@@ -205,6 +205,7 @@ fn row() -> impl Strategy<Value = StrategyResult> {
                 client,
                 status,
                 reason,
+                failure: None,
                 timed,
                 counted,
                 server_view,
@@ -434,6 +435,7 @@ fn a_number_that_json_cannot_hold_is_not_measured() {
         client: ClientInfo::default(),
         status: Status::Ok,
         reason: None,
+        failure: None,
         timed: Measured::Known(Timed {
             rounds: Vec::new(),
             ops_per_s: Interval {

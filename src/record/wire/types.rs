@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
+use crate::record::Failure;
 use serde::{Deserialize, Serialize};
 
 /// Reasons for nulls, by the path of the key they stand in.
@@ -118,6 +119,9 @@ pub(super) struct WireStrategy {
     pub(super) status: WireStatus,
     /// Why, for every status but `ok`.
     pub(super) reason: Option<String>,
+    /// The first failure of the row, with what was read at that moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) failure: Option<Failure>,
     /// The untraced rounds.
     pub(super) timed: Option<WireTimed>,
     /// The counted pass.

@@ -21,6 +21,7 @@ fn modes() -> Vec<Mode> {
         name: "loop".to_owned(),
         connect: Connect::Once,
         pipeline: false,
+        depth_when_asked: false,
         default: false,
         demonstration: true,
         options: std::collections::BTreeMap::new(),

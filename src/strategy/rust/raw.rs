@@ -31,6 +31,7 @@ fn modes() -> Vec<Mode> {
         name: name.to_owned(),
         connect: Connect::Once,
         pipeline,
+        depth_when_asked: !pipeline,
         default: !pipeline,
         demonstration: false,
         options: BTreeMap::new(),

@@ -26,6 +26,7 @@ fn modes() -> Vec<Mode> {
         name: name.to_owned(),
         connect,
         pipeline,
+        depth_when_asked: false,
         default: true,
         demonstration: false,
         options: BTreeMap::new(),

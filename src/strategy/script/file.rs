@@ -170,6 +170,7 @@ fn check(client: WireClient, at: &impl Fn(Range<usize>) -> Place) -> Result<Entr
                 connect: mode.connect,
                 pipeline: mode.pipeline,
                 default: mode.default,
+                depth_when_asked: false,
                 demonstration: mode.demonstration,
                 options: mode.options,
                 description: escape(&mode.description, 200),
