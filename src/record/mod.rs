@@ -4,6 +4,7 @@
 //! in [`wire`], so that names there can stay when types here change.
 
 pub mod failure;
+mod from_tally;
 pub mod latency;
 pub mod stats;
 pub mod wire;

@@ -129,7 +129,7 @@ pub(super) fn counted(
             "no operation was completed",
         )),
         floor_ratio: per_op(window.total()).map(|total| total / floor),
-        phases: Phases::from_tallies(&tallies, capabilities),
+        phases: Phases::from_tallies(&tallies, capabilities, false),
         client_errors: errors,
         cpu: outcome.cpu.map(|cpu| (cpu.user, cpu.system)),
         notes: outcome.notes,

@@ -204,25 +204,6 @@ pub enum Endpoint {
     },
 }
 
-/// How a client reaches its server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Transport {
-    /// TCP.
-    Tcp,
-    /// A UNIX stream socket.
-    Unix,
-}
-
-impl Transport {
-    /// The word in strategy names and records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Transport::Tcp => "tcp",
-            Transport::Unix => "unix",
-        }
-    }
-}
-
 impl Endpoint {
     /// How it is reached.
     pub fn transport(&self) -> Transport {
