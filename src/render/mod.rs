@@ -8,7 +8,9 @@
 
 mod bench;
 mod count;
+mod count_columns;
 mod csv;
+mod failures;
 mod json;
 mod layout;
 mod markdown;
@@ -22,7 +24,7 @@ use crate::record::wire::WireError;
 use crate::record::{Kind, Record};
 use crate::units::escape;
 
-pub use count::{CountColumn, SortBy, TimeKind};
+pub use count_columns::{CountColumn, SortBy, TimeKind};
 pub use number::{Number, Style};
 pub use prose::header;
 
