@@ -1,8 +1,8 @@
 //! Records as text: the tables people read, the forms that reports and scripts take.
 //!
-//! A record becomes a [`model::Report`] once ([`bench`] and [`count`] build the tables, [`prose`] the words
-//! around them), and each format writes that report in its own syntax. Only [`csv`] and [`json`] start from
-//! the record itself: they carry every number, not the selection that fits a page.
+//! A record becomes a [`model::Report`] once (`bench` and `count` build the tables, `prose` the words
+//! around them), and each format writes that report in its own syntax. Only `csv` and `json` start from
+//! the record itself: they carry the numbers themselves, not the selection that fits a page.
 //!
 //! A new format is one file, a variant of [`Format`] and a line in [`render`].
 
