@@ -303,6 +303,10 @@ impl PhaseCounts {
     }
 }
 
+/// Stands in the place of an errno name where a table says how many calls failed and not how
+/// (`strace -c`).
+pub const UNNAMED_ERRNO: &str = "unnamed";
+
 /// One system call over one phase.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallCounts {
@@ -310,7 +314,8 @@ pub struct CallCounts {
     pub calls: u64,
     /// Calls that were entered and never returned.
     pub unfinished: u64,
-    /// Failed calls by errno name.
+    /// Failed calls by errno name; under [`UNNAMED_ERRNO`] those of a source that counts failures without
+    /// saying which.
     pub errors: Measured<BTreeMap<String, u64>>,
     /// Calls restarted by the kernel after a signal, by code.
     pub restarts: BTreeMap<String, u64>,

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::model::{Cell, Column, Group, Notes, Table};
-use super::number::{Number, Style};
-use super::{View, shown};
+use super::number::Style;
+use super::{View, failures, shown};
 use crate::record::{Counted, Record, Status, StrategyResult, Timed};
 use crate::units::Measured;
 
@@ -15,17 +15,14 @@ const ALWAYS: [&str; 4] = ["sendto", "recvfrom", "poll", "setsockopt"];
 /// Other calls have a column when some row makes more of them than this per operation.
 const MATTERS_PER_OP: f64 = 0.05;
 
-/// The least rate at which an error is written per operation; rarer ones are written as a count.
-const RATE_FROM: f64 = 0.0005;
-
-/// How many errors a cell names unless all are asked for: of the kernel, and of the client.
-const ERRORS_SHOWN: (usize, usize) = (4, 2);
-
 /// A column and what fills it.
 struct Source<'a> {
     column: Column,
-    fill: Box<dyn Fn(&StrategyResult, &mut Notes) -> Cell + 'a>,
+    fill: Fill<'a>,
 }
+
+/// What makes the cell of a row.
+type Fill<'a> = Box<dyn Fn(&StrategyResult, &mut Notes) -> Cell + 'a>;
 
 impl<'a> Source<'a> {
     fn new(column: Column, fill: impl Fn(&StrategyResult, &mut Notes) -> Cell + 'a) -> Source<'a> {
@@ -85,6 +82,9 @@ fn missing(row: &StrategyResult, reason: &str, notes: &mut Notes) -> Cell {
 
 pub(super) fn tables(record: &Record, view: &View, notes: &mut Notes) -> (Vec<Table>, Vec<String>) {
     let rows = &record.strategies;
+    if rows.is_empty() {
+        return (Vec::new(), vec!["No strategy was run.".to_owned()]);
+    }
     let calls = Calls::choose(rows, view.all_syscalls);
     let sources = sources(rows, &calls, view);
     let mut table = Table {
@@ -114,11 +114,11 @@ fn sources<'a>(rows: &'a [StrategyResult], calls: &'a Calls, view: &View) -> Vec
             }));
         }
     }
-    if rows.iter().any(|row| !errors_of(row).is_empty()) {
+    if rows.iter().any(failures::any) {
         let all = view.all_syscalls;
         sources.push(Source::new(
             Column::text("errors", Group::Errors),
-            move |row, notes| errors_cell(row, all, notes),
+            move |row, notes| errors(row, all, notes),
         ));
     }
     sources
@@ -145,7 +145,10 @@ fn speed<'a>(rows: &[StrategyResult]) -> Vec<Source<'a>> {
         timed.vs_baseline.clone().map(Cell::Spread)
     }));
     for (title, pick) in [
-        ("p50", (|l| l.p50) as fn(&crate::record::Latency) -> crate::units::Nanos),
+        (
+            "p50",
+            (|l| l.p50) as fn(&crate::record::Latency) -> crate::units::Nanos,
+        ),
         ("p99", |l| l.p99),
     ] {
         sources.push(Source::timed(title, "µs", move |timed, _| {
@@ -167,13 +170,13 @@ fn work<'a>(view: &View) -> Vec<Source<'a>> {
         Source::counted("calls", "/op", Group::Work, |counted, _| {
             per_op(counted, counted.phases.run_loop.total())
         }),
-        ratio("connects", "/op", Style::PerOp, |c| &c.connects_per_op),
+        ratio("conns", "/op", Style::PerOp, |c| &c.connects_per_op),
         ratio("trips", "/op", Style::PerOp, |c| &c.round_trips_per_op),
     ];
     if view.all_syscalls {
         sources.push(ratio("sends", "/batch", Style::PerOp, |c| &c.sends_per_batch));
     }
-    sources.push(ratio("calls", "× floor", Style::Factor, |c| &c.floor_ratio));
+    sources.push(ratio("calls", "×floor", Style::Factor, |c| &c.floor_ratio));
     sources.push(ratio("slowdown", "×", Style::Factor, |c| &c.slowdown));
     sources
 }
@@ -257,109 +260,14 @@ impl Calls {
     }
 }
 
-/// One kind of error of a row, and how often it came.
-enum Failure<'a> {
-    /// A call of the loop returned it.
-    Kernel {
-        call: &'a str,
-        errno: &'a str,
-        count: u64,
-    },
-    /// The client said so.
-    Client { words: &'a str, count: u64 },
-}
-
-/// The errors of a row, those of the kernel first, the most frequent first.
-fn errors_of(row: &StrategyResult) -> Vec<Failure<'_>> {
-    let counted = row.counted.known();
-    let mut kernel: Vec<(&str, &str, u64)> = counted
-        .into_iter()
-        .flat_map(|counted| &counted.phases.run_loop.syscalls)
-        .filter_map(|(call, counts)| Some((call, counts.errors.known()?)))
-        .flat_map(|(call, errors)| {
-            errors
-                .iter()
-                .map(|(errno, n)| (call.as_str(), errno.as_str(), *n))
-        })
-        .filter(|(_, _, n)| *n > 0)
-        .collect();
-    kernel.sort_by(|a, b| b.2.cmp(&a.2).then(a.cmp(b)));
-    let mut said: BTreeMap<&str, u64> = BTreeMap::new();
-    let in_rounds = row.timed.known().into_iter().flat_map(|timed| &timed.rounds);
-    let maps = in_rounds
-        .map(|round| &round.errors)
-        .chain(counted.map(|counted| &counted.client_errors));
-    for (words, n) in maps.flatten() {
-        let sum = said.entry(words).or_default();
-        *sum = sum.saturating_add(*n);
+fn errors(row: &StrategyResult, all: bool, notes: &mut Notes) -> Cell {
+    if failures::any(row) {
+        return Cell::Text(failures::in_words(row, all));
     }
-    let mut said: Vec<(&str, u64)> = said.into_iter().filter(|(_, n)| *n > 0).collect();
-    said.sort_by(|a, b| b.1.cmp(&a.1).then(a.cmp(b)));
-    kernel
-        .into_iter()
-        .map(|(call, errno, count)| Failure::Kernel { call, errno, count })
-        .chain(
-            said.into_iter()
-                .map(|(words, count)| Failure::Client { words, count }),
-        )
-        .collect()
-}
-
-fn errors_cell(row: &StrategyResult, all: bool, notes: &mut Notes) -> Cell {
-    let failures = errors_of(row);
-    if failures.is_empty() {
-        if let Measured::NotMeasured(reason) = &row.counted {
-            return missing(row, reason, notes);
-        }
-        let untold = row
-            .counted
-            .known()
-            .into_iter()
-            .flat_map(|counted| counted.phases.run_loop.syscalls.values())
-            .find_map(|counts| counts.errors.reason());
-        return match untold {
-            Some(reason) => missing(row, reason, notes),
-            None => Cell::Nothing,
-        };
+    match failures::untold(row) {
+        Some(reason) => missing(row, reason, notes),
+        None => Cell::Nothing,
     }
-    let ops = row.counted.known().and_then(|counted| counted.ops);
-    let (mut kernel_left, mut client_left) = if all { (usize::MAX, usize::MAX) } else { ERRORS_SHOWN };
-    let mut parts = Vec::new();
-    let mut more = 0;
-    for failure in failures {
-        let left = match failure {
-            Failure::Kernel { .. } => &mut kernel_left,
-            Failure::Client { .. } => &mut client_left,
-        };
-        if *left == 0 {
-            more += 1;
-            continue;
-        }
-        *left -= 1;
-        parts.push(match failure {
-            Failure::Kernel { call, errno, count } => {
-                let rate = ops
-                    .and_then(|ops| ops.per_op(count))
-                    .filter(|rate| *rate >= RATE_FROM);
-                let often = match rate {
-                    Some(value) => format!(
-                        "{}/op",
-                        Number {
-                            value,
-                            style: Style::PerOp
-                        }
-                    ),
-                    None => format!("×{count}"),
-                };
-                format!("{call} {errno} {often}")
-            }
-            Failure::Client { words, count } => format!("client {words} ×{count}"),
-        });
-    }
-    if more > 0 {
-        parts.push(format!("and {more} more (--all)"));
-    }
-    Cell::Text(shown(&parts.join(", ")))
 }
 
 /// How to read the table, what was left out of it, and why a part of it is not there.
@@ -376,12 +284,19 @@ fn remarks(rows: &[StrategyResult], calls: &Calls, notes: &mut Notes) -> Vec<Str
         if rounds < 3 {
             line.push_str(" With fewer than 3 rounds ±95% is only the spread that was seen.");
         }
-        if timed.iter().any(|timed| timed.latency.known().is_some_and(|l| l.per_batch)) {
+        if timed
+            .iter()
+            .any(|timed| timed.latency.known().is_some_and(|l| l.per_batch))
+        {
             line.push_str(" p50 and p99 are per batch where batches were timed.");
         }
         remarks.push(line);
     } else {
-        remarks.extend(absent("Nothing was timed", rows.iter().map(|row| row.timed.reason()), notes));
+        remarks.extend(absent(
+            "Nothing was timed",
+            rows.iter().map(|row| row.timed.reason()),
+            notes,
+        ));
     }
     if counted.is_empty() {
         remarks.extend(absent(
@@ -395,7 +310,7 @@ fn remarks(rows: &[StrategyResult], calls: &Calls, notes: &mut Notes) -> Vec<Str
     let engines: Vec<String> = engines.into_iter().collect();
     remarks.push(format!(
         "Calls were counted in a pass of their own by {}, in the loop, per completed operation; slowdown is \
-         how many times slower the loop ran there. × floor compares with one send and one receive per batch.",
+         how many times slower the loop ran there. ×floor compares with one send and one receive per batch.",
         engines.join(" and ")
     ));
     if !calls.left_out.is_empty() {
@@ -404,7 +319,7 @@ fn remarks(rows: &[StrategyResult], calls: &Calls, notes: &mut Notes) -> Vec<Str
             calls.left_out.join(", ")
         )));
     }
-    if rows.iter().all(|row| errors_of(row).is_empty()) {
+    if !rows.iter().any(failures::any) {
         remarks.push("No call that was counted failed.".to_owned());
     }
     remarks

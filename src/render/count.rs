@@ -5,115 +5,12 @@
 
 use std::cmp::Ordering;
 
-use super::model::{Cell, Column, Group, Notes, Table};
+use super::count_columns::{CountColumn, SortBy, TimeKind};
+use super::model::{Cell, Notes, Table};
 use super::number::Style;
 use super::{View, shown};
 use crate::record::{CallCounts, Counted, PhaseCounts, Record, Status, StrategyResult};
 use crate::units::{Grouped, Measured, Nanos, Ops};
-
-/// The order of the rows; the names are those of `strace -S`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
-pub enum SortBy {
-    /// The time that `% time` is of, longest first.
-    #[default]
-    #[value(alias = "time-percent", alias = "time-total", alias = "total-time")]
-    Time,
-    /// Time per call, longest first.
-    #[value(name = "avg-time", alias = "time-avg")]
-    AvgTime,
-    /// Calls, most first.
-    #[value(alias = "count")]
-    Calls,
-    /// Failed calls, most first.
-    #[value(alias = "error")]
-    Errors,
-    /// Name, from a.
-    #[value(alias = "syscall", alias = "syscall-name")]
-    Name,
-    /// As they are in the record, which is by name too, but without promise.
-    #[value(alias = "none")]
-    Nothing,
-}
-
-/// Which of a call's times a column is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
-pub enum TimeKind {
-    /// CPU time in the kernel, as `strace -c` counts.
-    #[default]
-    Cpu,
-    /// Time from entry to return, as `strace -c -w` counts.
-    Wall,
-}
-
-/// A column of a count; the names are those of `strace -U` where strace has the column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum CountColumn {
-    /// Share of the time of all calls.
-    #[value(name = "time-percent", alias = "time")]
-    TimePercent,
-    /// Time from entry to return.
-    Wall,
-    /// CPU time in the kernel.
-    #[value(alias = "total-time", alias = "time-total")]
-    Cpu,
-    /// Time per call.
-    #[value(name = "avg-time", alias = "time-avg")]
-    AvgTime,
-    /// Calls that returned.
-    #[value(alias = "count")]
-    Calls,
-    /// Failed calls.
-    #[value(alias = "error")]
-    Errors,
-    /// Calls per operation.
-    #[value(name = "per-op")]
-    PerOp,
-    /// Calls that never returned.
-    Unfinished,
-    /// Bytes moved.
-    Bytes,
-    /// Name of the call. It names the row, so it is always there.
-    #[value(alias = "syscall", alias = "syscall-name")]
-    Name,
-    /// Errors by name.
-    Errnos,
-}
-
-impl CountColumn {
-    /// The columns of a count when none are asked for. `PerOp` is left out where nobody knows the
-    /// operations.
-    pub const USUAL: [CountColumn; 9] = [
-        CountColumn::TimePercent,
-        CountColumn::Wall,
-        CountColumn::Cpu,
-        CountColumn::AvgTime,
-        CountColumn::Calls,
-        CountColumn::Errors,
-        CountColumn::PerOp,
-        CountColumn::Name,
-        CountColumn::Errnos,
-    ];
-
-    fn column(self, time: TimeKind) -> Column {
-        let kind = match time {
-            TimeKind::Cpu => "cpu",
-            TimeKind::Wall => "wall",
-        };
-        match self {
-            CountColumn::TimePercent => Column::number("% time", kind, Group::Summary),
-            CountColumn::Wall => Column::number("wall", "s", Group::Summary),
-            CountColumn::Cpu => Column::number("cpu", "s", Group::Summary),
-            CountColumn::AvgTime => Column::number("usecs", "/call", Group::Summary),
-            CountColumn::Calls => Column::number("calls", "", Group::Summary),
-            CountColumn::Errors => Column::number("errors", "", Group::Summary),
-            CountColumn::PerOp => Column::number("calls", "/op", Group::Summary),
-            CountColumn::Unfinished => Column::number("unfinished", "", Group::Summary),
-            CountColumn::Bytes => Column::number("bytes", "", Group::Summary),
-            CountColumn::Name => Column::text("syscall", Group::Key),
-            CountColumn::Errnos => Column::text("errors by name", Group::Errors),
-        }
-    }
-}
 
 pub(super) fn tables(record: &Record, view: &View, notes: &mut Notes) -> (Vec<Table>, Vec<String>) {
     let mut tables = Vec::new();
@@ -132,7 +29,10 @@ pub(super) fn tables(record: &Record, view: &View, notes: &mut Notes) -> (Vec<Ta
             ("loop", &counted.phases.run_loop),
             ("shutdown", &counted.phases.shutdown),
         ];
-        let with_calls = phases.iter().filter(|(_, phase)| !phase.syscalls.is_empty()).count();
+        let with_calls = phases
+            .iter()
+            .filter(|(_, phase)| !phase.syscalls.is_empty())
+            .count();
         for (label, phase) in phases {
             // An empty count is shown all the same: nothing was seen, and that is a result.
             if phase.syscalls.is_empty() && (with_calls > 0 || label != "loop") {
@@ -250,13 +150,21 @@ impl Phase<'_> {
         let seconds = |span: &Nanos| Cell::number(span.0 as f64, Style::Seconds);
         match column {
             CountColumn::TimePercent => notes.cell(spent(counts, time), |span| {
-                let share = if sum.0 == 0 { 0.0 } else { span.0 as f64 / sum.0 as f64 };
-                Cell::number(share, Style::Percent)
+                let share = if sum.0 == 0 {
+                    0.0
+                } else {
+                    span.0 as f64 / sum.0 as f64
+                };
+                Cell::number(share, Style::Share)
             }),
             CountColumn::Wall => notes.cell(&counts.wall, seconds),
             CountColumn::Cpu => notes.cell(&counts.cpu, seconds),
             CountColumn::AvgTime => notes.cell(spent(counts, time), |span| {
-                let each = if counts.calls == 0 { 0.0 } else { span.0 as f64 / counts.calls as f64 };
+                let each = if counts.calls == 0 {
+                    0.0
+                } else {
+                    span.0 as f64 / counts.calls as f64
+                };
                 Cell::number(each, Style::Micros)
             }),
             CountColumn::Calls => whole(&counts.calls),
@@ -399,7 +307,10 @@ fn remarks_of(row: &StrategyResult, counted: &Counted, several: bool) -> Vec<Str
         .map(|(name, counts)| format!("{name} {}", Grouped(counts.unfinished)))
         .collect();
     if !unfinished.is_empty() {
-        line.push_str(&format!("; entered and never returned: {}", unfinished.join(", ")));
+        line.push_str(&format!(
+            "; entered and never returned: {}",
+            unfinished.join(", ")
+        ));
     }
     if several {
         line = format!("{}: {line}", row.name);

@@ -17,7 +17,7 @@
 //!
 //! Text that a spreadsheet would take for a formula begins with an apostrophe.
 
-use super::{RenderError, shown};
+use super::{RenderError, failures, shown};
 use crate::record::{CallCounts, Counted, PhaseCounts, Record, StrategyResult, Timed};
 use crate::units::{Measured, Ops};
 
@@ -163,7 +163,7 @@ impl Sheet {
             self.phase(base, "loop", &phases.run_loop, counted.ops)?;
             self.phase(base, "shutdown", &phases.shutdown, None)?;
         }
-        for (words, n) in client_errors(strategy) {
+        for (words, n) in failures::of_client(strategy) {
             let mut row = base.clone();
             row.text("row", "client_error");
             row.text("reason", words);
@@ -274,18 +274,6 @@ fn call(row: &mut Row, counts: &CallCounts, ops: Option<Ops>) {
     if let Some(reason) = counts.errors.reason() {
         row.absent.push(format!("errno: {reason}"));
     }
-}
-
-/// The client's own errors over the rounds and the counted pass.
-fn client_errors(strategy: &StrategyResult) -> std::collections::BTreeMap<&str, u64> {
-    let rounds = strategy.timed.known().into_iter().flat_map(|timed| &timed.rounds);
-    let counted = strategy.counted.known().map(|counted| &counted.client_errors);
-    let mut sums = std::collections::BTreeMap::new();
-    for (words, n) in rounds.map(|round| &round.errors).chain(counted).flatten() {
-        let sum: &mut u64 = sums.entry(words.as_str()).or_default();
-        *sum = sum.saturating_add(*n);
-    }
-    sums
 }
 
 /// Text that no spreadsheet takes for a formula.

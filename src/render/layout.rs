@@ -8,7 +8,8 @@ use super::model::{Align, Cell, Column, Group, Table};
 /// Blanks between two columns.
 pub(super) const GAP: usize = 2;
 
-/// A column of text is not made narrower than this.
+/// Names and other text are not made narrower than this. It holds `phpredis/persistent/unix` in one line;
+/// longer names are rather wrapped than that a table is folded once more.
 const NARROWEST_TEXT: usize = 24;
 
 /// A part of a table that fits: which columns of it, and how wide each is.
@@ -52,10 +53,7 @@ impl<'a> Folding<'a> {
             .enumerate()
             .map(|(i, natural)| {
                 let column = &table.columns[i];
-                if i == key {
-                    // Names are wrapped when they would take more than a third.
-                    (*natural).min((width / 3).max(NARROWEST_TEXT).min(width))
-                } else if wraps(column) {
+                if i == key || wraps(column) {
                     (*natural).min(NARROWEST_TEXT)
                 } else {
                     *natural
@@ -106,12 +104,21 @@ impl<'a> Folding<'a> {
         pieces
             .into_iter()
             .map(|(columns, groups)| {
-                let captions: Vec<&str> = groups.iter().map(|group| group.caption()).collect();
-                let mut caption = captions.join(" · ");
-                if last_group == groups.first().copied() && !caption.is_empty() {
-                    caption.push_str(", continued");
+                let mut captions: Vec<String> = groups
+                    .iter()
+                    .map(|group| group.caption().to_owned())
+                    .filter(|caption| !caption.is_empty())
+                    .collect();
+                if let Some(first) = captions.first_mut()
+                    && last_group == groups.first().copied()
+                {
+                    first.push_str(", continued");
                 }
                 last_group = groups.last().copied();
+                let mut caption = captions.join(" · ");
+                if groups == [Group::Errors] {
+                    caption.push_str(" (rows without any are left out)");
+                }
                 self.piece(&self.with_key(&columns), caption)
             })
             .collect()
@@ -184,10 +191,25 @@ fn natural_width(table: &Table, column: usize) -> usize {
         .iter()
         .filter_map(|row| row.get(column))
         .flat_map(cell_lines)
-        .chain([heading.title.clone(), heading.unit.clone()])
+        .chain(heading_lines(heading))
         .map(|line| line.width())
         .max()
         .unwrap_or_default()
+}
+
+/// A heading in lines: long names of calls are broken at underscores, and the unit stands below.
+pub(super) fn heading_lines(column: &Column) -> Vec<String> {
+    const LONG: usize = 8;
+    let mut lines: Vec<String> = match column.group {
+        Group::Calls if column.title.width() > LONG => {
+            column.title.split_inclusive('_').map(str::to_owned).collect()
+        }
+        Group::Key | Group::Speed | Group::Work | Group::Calls | Group::Summary | Group::Errors => {
+            vec![column.title.clone()]
+        }
+    };
+    lines.extend((!column.unit.is_empty()).then(|| column.unit.clone()));
+    lines
 }
 
 /// A cell in lines, before it is wrapped: how a row ended stands below its name.
@@ -209,20 +231,44 @@ pub(super) fn cell_lines(cell: &Cell) -> Vec<String> {
     }
 }
 
-/// Breaks text into lines of at most `width` columns: after blanks, slashes and commas where it can, and
-/// anywhere where it must. Nothing is lost but the blanks at the breaks.
+/// Breaks words into lines of at most `width` columns: at blanks where it can, and anywhere where it must.
+/// A number in groups (`25 400`) is one word. Nothing is lost but the blanks at the breaks.
 pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
+    wrap_pieces(text.split_inclusive(' '), width, |line, next| {
+        let digits = next.bytes().take_while(u8::is_ascii_digit).count();
+        digits == 3 && line.trim_end_matches(' ').ends_with(|c: char| c.is_ascii_digit())
+    })
+}
+
+/// As [`wrap`], for names: also after slashes.
+pub(super) fn wrap_name(name: &str, width: usize) -> Vec<String> {
+    wrap_pieces(name.split_inclusive([' ', '/']), width, |_, _| false)
+}
+
+/// Fills lines with pieces; `joined` says whether a piece belongs to what stands before it.
+fn wrap_pieces<'a>(
+    pieces: impl Iterator<Item = &'a str>,
+    width: usize,
+    joined: impl Fn(&str, &str) -> bool,
+) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    for piece in pieces {
+        match words.last_mut() {
+            Some(word) if joined(word, piece) => word.push_str(piece),
+            _ => words.push(piece.to_owned()),
+        }
+    }
     let mut lines = Vec::new();
     let mut line = String::new();
-    for piece in text.split_inclusive([' ', '/', ',']) {
-        if line.width() + piece.trim_end().width() > width && !line.is_empty() {
+    for word in words {
+        if line.width() + word.trim_end().width() > width && !line.is_empty() {
             lines.push(std::mem::take(&mut line).trim_end().to_owned());
         }
-        if piece.trim_end().width() <= width {
-            line.push_str(piece);
+        if word.trim_end().width() <= width {
+            line.push_str(&word);
             continue;
         }
-        for c in piece.chars() {
+        for c in word.chars() {
             let mut longer = line.clone();
             longer.push(c);
             if longer.trim_end().width() > width && !line.is_empty() {
@@ -261,7 +307,9 @@ mod tests {
             Cell::number(5.0, Style::PerOp),
         ];
         row.extend((0..calls).map(|_| Cell::number(1.0, Style::PerOp)));
-        row.push(Cell::Text("recvfrom EAGAIN 1.97/op, connect EINPROGRESS 1.00/op".to_owned()));
+        row.push(Cell::Text(
+            "recvfrom EAGAIN 1.97/op, connect EINPROGRESS 1.00/op".to_owned(),
+        ));
         Table {
             columns,
             rows: vec![row],
@@ -283,11 +331,15 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_folded_between_groups() {
-        let pieces = fold(&table(6), 100);
+        let pieces = fold(&table(6), 90);
         let captions: Vec<&str> = pieces.iter().map(|piece| piece.caption.as_str()).collect();
         assert_eq!(
             captions,
-            ["Speed, untraced · Work per operation", "System calls per operation", "Errors"]
+            [
+                "Speed, untraced · Work per operation",
+                "System calls per operation",
+                "Errors (rows without any are left out)"
+            ]
         );
         let columns: Vec<usize> = pieces[1].columns.iter().map(|(i, _)| *i).collect();
         assert_eq!(columns, [0, 3, 4, 5, 6, 7, 8]);
@@ -305,14 +357,24 @@ mod tests {
     }
 
     #[test]
-    fn names_break_at_slashes() {
+    fn names_break_at_slashes_and_words_at_blanks() {
         assert_eq!(
-            wrap("redis-rs-async/persistent/unix", 26),
+            wrap_name("redis-rs-async/persistent/unix", 26),
             ["redis-rs-async/persistent/", "unix"]
         );
+        assert_eq!(wrap("see /proc/sys/fs now", 12), ["see", "/proc/sys/fs", "now"]);
         assert_eq!(wrap("one two", 3), ["one", "two"]);
         assert_eq!(wrap("abcdef", 4), ["abcd", "ef"]);
         assert_eq!(wrap("", 4), [""]);
+    }
+
+    #[test]
+    fn numbers_in_groups_stay_together() {
+        assert_eq!(
+            wrap("(needs 25 400 of 1 234 567)", 13),
+            ["(needs 25 400", "of 1 234 567)"]
+        );
+        assert_eq!(wrap("after 5 1234 s", 8), ["after 5", "1234 s"]);
     }
 
     proptest! {
@@ -334,8 +396,12 @@ mod tests {
         }
 
         #[test]
-        fn wrapping_loses_only_blanks(text in "[a-z/, é字]{0,40}", width in 1..20_usize) {
-            let lines = wrap(&text, width);
+        fn wrapping_loses_only_blanks(
+            text in "[a-z0-9/, é字]{0,40}",
+            width in 1..20_usize,
+            as_name: bool,
+        ) {
+            let lines = if as_name { wrap_name(&text, width) } else { wrap(&text, width) };
             let without = |s: &str| s.replace(' ', "");
             prop_assert_eq!(without(&lines.concat()), without(&text));
             for line in &lines {

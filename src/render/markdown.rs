@@ -28,11 +28,7 @@ pub(super) fn write(report: &Report) -> String {
     if !report.findings.is_empty() {
         parts.push("### Findings".to_owned());
         parts.push(list(report.findings.iter().map(|finding| {
-            let mut text = format!(
-                "**{} {}**",
-                finding.severity.name(),
-                escaped(&finding.code)
-            );
+            let mut text = format!("**{} {}**", finding.severity.name(), escaped(&finding.code));
             if !finding.strategies.is_empty() {
                 text.push_str(&format!(" ({})", escaped(&finding.strategies.join(", "))));
             }
@@ -52,9 +48,9 @@ pub(super) fn write(report: &Report) -> String {
     if !report.notes.is_empty() {
         parts.push("### Notes".to_owned());
         let notes = report.notes.iter().enumerate();
-        parts.push(list(
-            notes.map(|(i, note)| format!("{} {}", escaped(&mark(Some(i + 1))), escaped(note))),
-        ));
+        parts.push(list(notes.map(|(i, note)| {
+            format!("{} {}", escaped(&mark(Some(i + 1))), escaped(note))
+        })));
     }
     out.push_str(&parts.join("\n\n"));
     out.push('\n');
@@ -101,12 +97,7 @@ fn in_cell(cell: &Cell) -> String {
         Cell::Name {
             name,
             ended: Some((status, note)),
-        } => format!(
-            "{} **{}**{}",
-            escaped(name),
-            status.name(),
-            escaped(&mark(*note))
-        ),
+        } => format!("{} **{}**{}", escaped(name), status.name(), escaped(&mark(*note))),
         // The rows of a report that have nothing to say in a column should not shout it.
         Cell::Nothing => String::new(),
         Cell::Name { ended: None, .. }

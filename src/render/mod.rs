@@ -1,14 +1,16 @@
 //! Records as text: the tables people read, the forms that reports and scripts take.
 //!
-//! A record becomes a [`model::Report`] once ([`bench`] and [`count`] build the tables, [`prose`] the words
-//! around them), and each format writes that report in its own syntax. Only [`csv`] and [`json`] start from
-//! the record itself: they carry every number, not the selection that fits a page.
+//! A record becomes a [`model::Report`] once (`bench` and `count` build the tables, `prose` the words
+//! around them), and each format writes that report in its own syntax. Only `csv` and `json` start from
+//! the record itself: they carry the numbers themselves, not the selection that fits a page.
 //!
 //! A new format is one file, a variant of [`Format`] and a line in [`render`].
 
 mod bench;
 mod count;
+mod count_columns;
 mod csv;
+mod failures;
 mod json;
 mod layout;
 mod markdown;
@@ -22,7 +24,7 @@ use crate::record::wire::WireError;
 use crate::record::{Kind, Record};
 use crate::units::escape;
 
-pub use count::{CountColumn, SortBy, TimeKind};
+pub use count_columns::{CountColumn, SortBy, TimeKind};
 pub use number::{Number, Style};
 pub use prose::header;
 

@@ -16,6 +16,8 @@ pub enum Style {
     Factor,
     /// A share of 1, in percent with one decimal (`1.2%`).
     Percent,
+    /// A share of 1, in hundredths with two decimals, as strace writes it (`65.46`).
+    Share,
     /// Nanoseconds, in microseconds with three digits (`38.2`).
     Micros,
     /// Nanoseconds, in seconds with six decimals, as strace writes them (`0.012345`).
@@ -41,6 +43,7 @@ impl fmt::Display for Number {
             Style::PerOp => f.write_str(&per_op(value)),
             Style::Factor => f.write_str(&factor(value)),
             Style::Percent => write!(f, "{:.1}%", value * 100.0),
+            Style::Share => write!(f, "{:.2}", value * 100.0),
             Style::Micros => f.write_str(&three_digits(value / 1e3)),
             Style::Seconds => write!(f, "{:.6}", value / 1e9),
             Style::Whole => f.write_str(&whole(value)),
@@ -52,7 +55,14 @@ impl fmt::Display for Number {
 pub(super) fn spread(interval: &Interval) -> String {
     let half = interval.half_width();
     let decimals = decimals_of_factor(interval.median);
-    format!("{} ±{half:.decimals$}", factor(interval.median))
+    // One more where it would read as no width at all.
+    let rounds_to_none = half * 10_f64.powi(decimals as i32) < 0.5;
+    let half_decimals = if half == 0.0 {
+        0
+    } else {
+        decimals + usize::from(rounds_to_none)
+    };
+    format!("{} ±{half:.half_decimals$}", factor(interval.median))
 }
 
 /// Grouped and whole from 100 on; below, three digits.
@@ -131,18 +141,29 @@ mod tests {
     #[test]
     fn per_operation_numbers_keep_small_ones_apart_from_none() {
         assert_eq!(
-            written(Style::PerOp, &[0.0, 0.0001, 0.0004, 0.0625, 0.0994, 0.0996, 1.0, 29.0, 1234.5]),
-            ["0", "<0.001", "<0.001", "0.062", "0.099", "0.10", "1.00", "29.00", "1 234"]
+            written(
+                Style::PerOp,
+                &[0.0, 0.0001, 0.0004, 0.0625, 0.0994, 0.0996, 1.0, 29.0, 1234.5]
+            ),
+            [
+                "0", "<0.001", "<0.001", "0.062", "0.099", "0.10", "1.00", "29.00", "1 235"
+            ]
         );
     }
 
     #[test]
     fn rates_are_grouped_and_short() {
         assert_eq!(
-            written(Style::Rate, &[0.0, 0.001, 8.3, 9.999, 25.46, 99.96, 25_460.4, 1_234_567.0]),
+            written(
+                Style::Rate,
+                &[0.0, 0.001, 8.3, 9.999, 25.46, 99.96, 25_460.4, 1_234_567.0]
+            ),
             ["0", "<0.01", "8.30", "10.0", "25.5", "100", "25 460", "1 234 567"]
         );
-        assert_eq!(written(Style::Micros, &[38_240.0, 310.0, 1_240_000.0]), ["38.2", "0.31", "1 240"]);
+        assert_eq!(
+            written(Style::Micros, &[38_240.0, 310.0, 1_240_000.0]),
+            ["38.2", "0.31", "1 240"]
+        );
     }
 
     #[test]
@@ -152,6 +173,7 @@ mod tests {
             ["0.050", "0.50", "2.50", "14.2", "120", "1 500"]
         );
         assert_eq!(written(Style::Percent, &[0.0, 0.0123]), ["0.0%", "1.2%"]);
+        assert_eq!(written(Style::Share, &[0.65456, 1.0]), ["65.46", "100.00"]);
         assert_eq!(written(Style::Seconds, &[12_345_000.0]), ["0.012345"]);
     }
 
@@ -163,6 +185,12 @@ mod tests {
             high: 0.43,
         };
         assert_eq!(spread(&interval), "0.42 ±0.02");
+        let narrow = Interval {
+            low: 0.419,
+            high: 0.422,
+            ..interval
+        };
+        assert_eq!(spread(&narrow), "0.42 ±0.002");
     }
 
     #[test]
@@ -172,6 +200,7 @@ mod tests {
             Style::PerOp,
             Style::Factor,
             Style::Percent,
+            Style::Share,
             Style::Micros,
             Style::Seconds,
             Style::Whole,

@@ -7,14 +7,14 @@ use super::shown;
 use crate::record::{LimitReading, Record};
 
 pub(super) fn tables(record: &Record, notes: &mut Notes) -> (Vec<Table>, Vec<String>) {
-    let mut columns = vec![
+    let columns = vec![
         Column::text("limit", Group::Key),
         Column::text("verdict", Group::Summary),
         Column::number("needs", "", Group::Summary),
         Column::number("has", "", Group::Summary),
         Column::number("used", "", Group::Summary),
+        Column::text("read from", Group::Summary),
     ];
-    columns.push(Column::text("read from", Group::Errors));
     let rows = record.limits.iter().map(|limit| row(limit, notes)).collect();
     let table = Table {
         columns,

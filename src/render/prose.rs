@@ -28,17 +28,19 @@ pub fn header(record: &Record) -> Vec<String> {
         record.tool_version
     )));
     if !record.plan.settings.is_empty() {
-        let settings: Vec<String> = record
-            .plan
-            .settings
-            .iter()
-            .map(|(name, value)| match (record.kind, value.as_str()) {
-                (Kind::Bench | Kind::Count | Kind::Preflight, "") => format!("--{name}"),
-                (Kind::Bench | Kind::Count | Kind::Preflight, value) => format!("--{name} {value}"),
-                (Kind::Import, value) => format!("{name}: {value};"),
-            })
-            .collect();
-        lines.push(shown(&format!("plan: {}", settings.join(" "))));
+        let settings = record.plan.settings.iter();
+        let plan: String = match record.kind {
+            Kind::Bench | Kind::Count | Kind::Preflight => settings
+                .map(|(name, value)| format!(" --{name} {value}").trim_end().to_owned())
+                .collect(),
+            Kind::Import => {
+                let facts: Vec<String> = settings
+                    .map(|(name, value)| format!(" {name}: {value}"))
+                    .collect();
+                facts.join(";")
+            }
+        };
+        lines.push(shown(&format!("plan:{plan}")));
     }
     lines
 }
@@ -81,7 +83,6 @@ pub(super) fn banner(record: &Record) -> Option<String> {
 
 /// All limits in one line, then a line for each that does not fit or could not be read.
 pub(super) fn limits(record: &Record) -> Vec<String> {
-    // The table of a preflight has all of this.
     let bearing: Vec<&LimitReading> = record
         .limits
         .iter()
@@ -90,8 +91,12 @@ pub(super) fn limits(record: &Record) -> Vec<String> {
     if bearing.is_empty() {
         return Vec::new();
     }
-    let all: Vec<String> = bearing.iter().map(|limit| in_short(limit)).collect();
-    let mut lines = vec![shown(&format!("limits: {}", all.join(" · ")))];
+    let mut lines = Vec::new();
+    // The table of a preflight says this already.
+    if record.kind != Kind::Preflight {
+        let all: Vec<String> = bearing.iter().map(|limit| in_short(limit)).collect();
+        lines.push(shown(&format!("limits: {}", all.join(" · "))));
+    }
     for limit in bearing {
         match limit.verdict {
             Verdict::Ok | Verdict::NotApplicable => {}
@@ -103,7 +108,10 @@ pub(super) fn limits(record: &Record) -> Vec<String> {
 
 fn in_short(limit: &LimitReading) -> String {
     let numbers = match (limit.demand.known(), limit.capacity.known()) {
-        (Some(demand), Some(capacity)) => format!(" (needs {} of {})", Grouped(*demand), amount(*capacity)),
+        (Some(demand), Some(capacity)) if *capacity < AS_GOOD_AS_NONE => {
+            format!(" (needs {} of {})", Grouped(*demand), Grouped(*capacity))
+        }
+        (Some(demand), Some(capacity)) => format!(" (needs {}, {})", Grouped(*demand), amount(*capacity)),
         (None, Some(capacity)) => format!(" ({})", amount(*capacity)),
         (Some(demand), None) => format!(" (needs {})", Grouped(*demand)),
         (None, None) => String::new(),
@@ -112,7 +120,9 @@ fn in_short(limit: &LimitReading) -> String {
 }
 
 fn at_length(limit: &LimitReading) -> String {
-    let unread = [&limit.capacity, &limit.demand].into_iter().find_map(Measured::reason);
+    let unread = [&limit.capacity, &limit.demand]
+        .into_iter()
+        .find_map(Measured::reason);
     let mut details: Vec<String> = Vec::new();
     details.extend(unread.map(str::to_owned));
     details.extend((!limit.effect.is_empty()).then(|| limit.effect.clone()));
@@ -120,9 +130,11 @@ fn at_length(limit: &LimitReading) -> String {
     format!("{} {}: {}", limit.verdict.name(), limit.id, details.join("; "))
 }
 
+/// Capacities from here on are no limits.
+const AS_GOOD_AS_NONE: u64 = 1 << 60;
+
 /// A capacity; what is as good as none is called that.
 pub(super) fn amount(value: u64) -> String {
-    const AS_GOOD_AS_NONE: u64 = 1 << 60;
     if value >= AS_GOOD_AS_NONE {
         "no limit".to_owned()
     } else {

@@ -5,7 +5,7 @@
 
 use comfy_table::{Attribute, CellAlignment, Color, presets};
 
-use super::layout::{GAP, Piece, cell_lines, fold, wrap};
+use super::layout::{GAP, Piece, cell_lines, fold, heading_lines, wrap, wrap_name};
 use super::model::{Align, Cell, FoundText, Group, Report, Table};
 use super::{DEFAULT_WIDTH, View};
 use crate::explain::Severity;
@@ -159,9 +159,11 @@ impl Page<'_> {
         };
         out.set_header(piece.columns.iter().map(|(i, width)| {
             let column = &table.columns[*i];
-            let mut lines = wrap(&column.title, *width);
-            lines.extend((!column.unit.is_empty()).then(|| column.unit.clone()));
-            aligned(column.align, &lines.join("\n")).add_attribute(Attribute::Bold)
+            let heading: Vec<String> = heading_lines(column)
+                .iter()
+                .flat_map(|line| wrap(line, *width))
+                .collect();
+            aligned(column.align, &heading.join("\n")).add_attribute(Attribute::Bold)
         }));
         // As wide as the column is to be: it also keeps comfy-table from finding a width of its own.
         out.add_row(rule());
@@ -180,11 +182,8 @@ impl Page<'_> {
             out.add_row(piece.columns.iter().map(|(i, width)| {
                 let nothing = Cell::Text(String::new());
                 let cell = row.get(*i).unwrap_or(&nothing);
-                let lines: Vec<String> = cell_lines(cell)
-                    .iter()
-                    .flat_map(|line| wrap_cell(line, *width, table.columns[*i].align))
-                    .collect();
-                coloured(cell, aligned(table.columns[*i].align, &lines.join("\n")))
+                let align = table.columns[*i].align;
+                coloured(cell, aligned(align, &lines_of(cell, *width, align).join("\n")))
             }));
         }
         let last = piece.columns.len().saturating_sub(1);
@@ -197,16 +196,22 @@ impl Page<'_> {
 }
 
 /// Text is broken where it does not fit; numbers never.
-fn wrap_cell(line: &str, width: usize, align: Align) -> Vec<String> {
-    match align {
-        Align::Left => {
-            let indented = line.len() - line.trim_start().len();
-            if indented == 0 {
-                return wrap(line, width);
-            }
-            vec![line.to_owned()]
-        }
-        Align::Right => vec![line.to_owned()],
+fn lines_of(cell: &Cell, width: usize, align: Align) -> Vec<String> {
+    let lines = cell_lines(cell).into_iter();
+    match (cell, align) {
+        // How a row ended stands below its name and fits wherever a name does.
+        (Cell::Name { .. }, _) => lines
+            .enumerate()
+            .flat_map(|(i, line)| {
+                if i == 0 {
+                    wrap_name(&line, width)
+                } else {
+                    vec![line]
+                }
+            })
+            .collect(),
+        (_, Align::Left) => lines.flat_map(|line| wrap(&line, width)).collect(),
+        (_, Align::Right) => lines.collect(),
     }
 }
 

@@ -473,3 +473,30 @@ fn the_schema_refuses_unknown_keys_and_names_the_version() {
         }
     }
 }
+
+#[test]
+fn files_are_read_back_and_errors_name_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.json");
+    save(&empty(), &path).unwrap();
+    assert_eq!(load(&path).unwrap(), empty());
+    std::fs::write(&path, "{\n\"schema\": \"systally/1\",\n").unwrap();
+    let message = load(&path).unwrap_err().to_string();
+    assert!(message.contains("run.json: line 3"), "{message}");
+    let message = load(&folder.path().join("none.json")).unwrap_err().to_string();
+    assert!(
+        message.starts_with("cannot read ") && message.contains("none.json: No such file"),
+        "{message}"
+    );
+    let message = save(&empty(), std::path::Path::new("/dev/full"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        message.starts_with("cannot write /dev/full: No space left"),
+        "{message}"
+    );
+    let message = save(&empty(), &folder.path().join("no/such/run.json"))
+        .unwrap_err()
+        .to_string();
+    assert!(message.contains("no/such/run.json: No such file"), "{message}");
+}
