@@ -133,7 +133,11 @@ impl Assignment {
             .map(|(name, value)| (format!("SYSTALLY_{name}").into(), value.into()))
             .collect();
         // Empty, not absent: a variable that systally itself inherited must not reach the worker.
-        let whole = if spec.holds_a_password() { String::new() } else { json(&spec) };
+        let whole = if spec.holds_a_password() {
+            String::new()
+        } else {
+            json(&spec)
+        };
         env.insert("SYSTALLY_SPEC".into(), whole.into());
         Assignment {
             program: Program {

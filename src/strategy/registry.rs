@@ -86,7 +86,9 @@ pub enum SelectError {
 }
 
 fn hint(nearest: Option<&str>) -> String {
-    nearest.map(|name| format!(", did you mean {name}?")).unwrap_or_default()
+    nearest
+        .map(|name| format!(", did you mean {name}?"))
+        .unwrap_or_default()
 }
 
 impl Registry {
@@ -138,7 +140,11 @@ impl Registry {
     /// The first selector that picks nothing.
     pub fn select(&self, selectors: &[String]) -> Result<Vec<Strategy>, SelectError> {
         let everything = ["*".to_owned()];
-        let selectors = if selectors.is_empty() { &everything } else { selectors };
+        let selectors = if selectors.is_empty() {
+            &everything
+        } else {
+            selectors
+        };
         let mut picked: Vec<Strategy> = Vec::new();
         for selector in selectors.iter().flat_map(|list| list.split(',')) {
             for strategy in self.expand(selector.trim())? {

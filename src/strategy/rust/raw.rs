@@ -151,8 +151,7 @@ impl Raw {
             gone => gone.insert(open(&self.job.server).map_err(|why| (as_last(why), 0))?),
         };
         let bytes = self.outbox.prepare(batch);
-        link.write_all(bytes)
-            .map_err(|e| (Failure::io("send", &e), 0))?;
+        link.write_all(bytes).map_err(|e| (Failure::io("send", &e), 0))?;
         let mut replies = 0;
         while replies < batch.count {
             let command = self.job.command(batch.first + replies as u64);

@@ -126,7 +126,13 @@ impl Worker for Connecting {
         round.drive(|batch, failures| {
             if let Err(failure) = self.one(batch.first) {
                 // The next connection is a new one, whatever became of this.
-                failures.add(&Failure { last: false, ..failure }, 1);
+                failures.add(
+                    &Failure {
+                        last: false,
+                        ..failure
+                    },
+                    1,
+                );
             }
         });
     }

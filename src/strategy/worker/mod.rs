@@ -244,7 +244,8 @@ impl Workers {
                 for worker in wait.waiting() {
                     let unfinished = self.channels[worker].unfinished_line();
                     let unfinished = unfinished.map(|line| self.shown(worker, line));
-                    wait.faults.push((worker, Problem::TimedOut { limit, unfinished }));
+                    wait.faults
+                        .push((worker, Problem::TimedOut { limit, unfinished }));
                 }
                 break;
             }
@@ -267,7 +268,7 @@ impl Workers {
         }
         while let Some(line) = self.channels[worker].next_line() {
             match check::line(&line) {
-                Line::Text(text) if wait.phase == Phase::StartUp => self.note_output(worker, &text),
+                Line::Text(text) if wait.is_outside_of_the_window(worker) => self.note_output(worker, &text),
                 Line::Text(_) => {
                     return Err(self.garbage(worker, &line, "text"));
                 }
@@ -309,8 +310,10 @@ impl Workers {
 
     fn note_output(&mut self, worker: usize, text: &str) {
         let text = self.shown(worker, text.as_bytes());
-        self.notes
-            .add(worker, format!("outside of its rounds it wrote to standard output: {text}"));
+        self.notes.add(
+            worker,
+            format!("outside of its rounds it wrote to standard output: {text}"),
+        );
     }
 
     fn garbage(&self, worker: usize, line: &[u8], why: &'static str) -> Problem {
@@ -352,7 +355,11 @@ impl Workers {
                 }
             }
         }
-        let ended: Vec<bool> = self.channels.iter().map(|channel| has_ended(channel.pid)).collect();
+        let ended: Vec<bool> = self
+            .channels
+            .iter()
+            .map(|channel| has_ended(channel.pid))
+            .collect();
         let exits = self.end();
         problems.sort_by_key(|(worker, _)| *worker);
         let faults = problems
@@ -462,6 +469,11 @@ impl Wait {
         (0..self.events.len())
             .filter(|worker| self.events[*worker].is_none() && !self.silenced[*worker])
             .collect()
+    }
+
+    /// Before `ready`, and from `done` on, a worker may write text.
+    fn is_outside_of_the_window(&self, worker: usize) -> bool {
+        self.phase == Phase::StartUp || self.events[worker].is_some()
     }
 
     fn is_over(&self) -> bool {
