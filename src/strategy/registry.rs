@@ -39,7 +39,7 @@ pub enum SelectError {
     },
     /// There is no such client.
     #[error(
-        "there is no client {client} (in {selector}){}; `systally list` shows all",
+        "there is no client {client} (in {selector}){} `systally list` shows all",
         hint(.nearest.as_deref())
     )]
     Client {
@@ -52,8 +52,8 @@ pub enum SelectError {
     },
     /// The client, or none when it is `*`, has no such mode.
     #[error(
-        "{} has no mode {mode} (in {selector}){}; it has {}",
-        if client == "*" { "no client" } else { client },
+        "{} mode {mode} (in {selector}){} There are {}",
+        if client == "*" { "no client has a".to_owned() } else { format!("{client} has no") },
         hint(.nearest.as_deref()),
         known.join(", ")
     )]
@@ -86,9 +86,7 @@ pub enum SelectError {
 }
 
 fn hint(nearest: Option<&str>) -> String {
-    nearest
-        .map(|name| format!(", did you mean {name}?"))
-        .unwrap_or_default()
+    nearest.map_or_else(|| ".".to_owned(), |name| format!(", did you mean {name}?"))
 }
 
 impl Registry {
@@ -276,4 +274,255 @@ fn nearest(word: &str, names: impl Iterator<Item = String>) -> Option<String> {
         .filter(|(likeness, _)| *likeness > 0.75)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::path::PathBuf;
+
+    const LIST: &str = r#"
+[[client]]
+name = "phpredis"
+language = "php"
+description = ""
+command = ["{dir}/php/x.php", "in={dir}."]
+detect = ["sh", "-c", "echo 5.3.7"]
+install = "apt-get install php-redis"
+transports = ["tcp", "unix"]
+[client.modes.pipeline]
+description = ""
+connect = "once"
+pipeline = true
+default = true
+[client.modes.persistent]
+description = ""
+connect = "once"
+default = true
+[client.modes.pconnect]
+description = ""
+connect = "persistent_per_op"
+[client.modes.unsent]
+description = ""
+connect = "once"
+pipeline = true
+demonstration = true
+
+[[client]]
+name = "tool"
+language = "c"
+description = ""
+command = ["tool"]
+detect = ["/nowhere/tool"]
+install = "make tool"
+transports = ["tcp"]
+[client.modes.persistent]
+description = ""
+connect = "once"
+"#;
+
+    fn registry() -> (tempfile::TempDir, Registry) {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("clients.toml"), LIST).unwrap();
+        let registry = Registry::load(&source(folder.path(), None)).unwrap();
+        (folder, registry)
+    }
+
+    fn source(scripts: &Path, clients: Option<PathBuf>) -> ScriptSource {
+        ScriptSource {
+            executable: "/usr/bin/systally".into(),
+            scripts: Some(scripts.to_owned()),
+            clients,
+        }
+    }
+
+    fn select(selectors: &[&str]) -> Result<Vec<String>, SelectError> {
+        let selectors: Vec<String> = selectors.iter().map(|s| (*s).to_owned()).collect();
+        let picked = registry().1.select(&selectors)?;
+        Ok(picked
+            .iter()
+            .map(|strategy| strategy.name().to_string())
+            .collect())
+    }
+
+    #[test]
+    fn nothing_named_means_all_defaults_in_a_stable_order() {
+        assert_eq!(
+            select(&[]).unwrap(),
+            [
+                "raw/persistent/tcp",
+                "raw/persistent/unix",
+                "redis-rs/connect/tcp",
+                "redis-rs/connect/unix",
+                "redis-rs/persistent/tcp",
+                "redis-rs/persistent/unix",
+                "redis-rs/pipeline/tcp",
+                "redis-rs/pipeline/unix",
+                "redis-rs-async/persistent/tcp",
+                "redis-rs-async/persistent/unix",
+                "phpredis/persistent/tcp",
+                "phpredis/persistent/unix",
+                "phpredis/pipeline/tcp",
+                "phpredis/pipeline/unix",
+            ]
+        );
+    }
+
+    #[test]
+    fn each_form_of_a_selector() {
+        let cases: [(&[&str], &[&str]); 9] = [
+            (
+                &["phpredis/*/unix"],
+                &[
+                    "phpredis/pconnect/unix",
+                    "phpredis/persistent/unix",
+                    "phpredis/pipeline/unix",
+                ],
+            ),
+            (
+                &["phpredis/persistent"],
+                &["phpredis/persistent/tcp", "phpredis/persistent/unix"],
+            ),
+            (&["phpredis/pconnect/unix"], &["phpredis/pconnect/unix"]),
+            (
+                &["*/persistent/unix"],
+                &[
+                    "raw/persistent/unix",
+                    "redis-rs/persistent/unix",
+                    "redis-rs-async/persistent/unix",
+                    "phpredis/persistent/unix",
+                ],
+            ),
+            // A demonstration runs when it is named.
+            (&["*/unsent/tcp"], &["phpredis/unsent/tcp"]),
+            // No default mode: the name alone means all it has.
+            (&["tool"], &["tool/persistent/tcp"]),
+            (&["noop/loop/tcp"], &["noop/loop/tcp"]),
+            (
+                &["tool , raw/persistent/tcp", "tool"],
+                &["tool/persistent/tcp", "raw/persistent/tcp"],
+            ),
+            (&["raw/*/tcp"], &["raw/persistent/tcp", "raw/pipeline/tcp"]),
+        ];
+        for (selectors, names) in cases {
+            assert_eq!(select(selectors).unwrap(), names, "{selectors:?}");
+        }
+        assert_eq!(select(&["*"]), select(&[]));
+        assert_eq!(select(&["phpredis"]).unwrap().len(), 4);
+    }
+
+    #[test]
+    fn what_is_unknown_is_named_with_the_nearest() {
+        let cases = [
+            (
+                "phpreds",
+                "there is no client phpreds (in phpreds), did you mean phpredis? `systally list`",
+            ),
+            (
+                "redis/persistent",
+                "no client redis (in redis/persistent), did you mean redis-rs?",
+            ),
+            (
+                "zzz",
+                "there is no client zzz (in zzz). `systally list` shows all",
+            ),
+            (
+                "phpredis/persistant",
+                "phpredis has no mode persistant (in phpredis/persistant), did you mean persistent? \
+                 There are pconnect, persistent, pipeline, unsent",
+            ),
+            (
+                "*/zzz",
+                "no client has a mode zzz (in */zzz). There are persistent,",
+            ),
+            (
+                "raw/persistent/udp",
+                "no transport udp (in raw/persistent/udp); it is tcp or unix",
+            ),
+            ("tool/persistent/unix", "tool/persistent/unix selects no strategy"),
+            ("noop/*", "noop/* selects no strategy"),
+            ("raw//tcp", "raw//tcp selects no strategy: write client,"),
+            ("a/b/c/d", "selects no strategy: write client,"),
+            ("", "an empty name selects no strategy"),
+            ("raw,,tool", "an empty name selects no strategy"),
+            ("\u{1b}[2J", "there is no client \\u{1b}[2J"),
+        ];
+        for (selector, part) in cases {
+            let text = select(&[selector]).unwrap_err().to_string();
+            assert!(text.contains(part), "{text}\nnot: {part}");
+        }
+    }
+
+    #[test]
+    fn a_script_knows_its_folder_and_whether_it_is_there() {
+        let (folder, registry) = registry();
+        let phpredis = registry.client("phpredis").unwrap();
+        let dir = folder.path().to_str().unwrap();
+        assert_eq!(
+            phpredis.command(),
+            [format!("{dir}/php/x.php").as_str(), &format!("in={dir}.")]
+        );
+        assert_eq!(
+            phpredis.presence(),
+            super::super::Presence::Ready {
+                version: "5.3.7".into()
+            }
+        );
+        assert_eq!(
+            registry.client("tool").unwrap().presence(),
+            super::super::Presence::Missing {
+                why: "/nowhere/tool is not installed".into(),
+                install: "make tool".into()
+            }
+        );
+        assert_eq!(
+            registry.client("raw").unwrap().command(),
+            ["/usr/bin/systally", "worker", "raw"]
+        );
+    }
+
+    #[test]
+    fn the_users_file_adds_and_must_not_replace() {
+        let (folder, _) = registry();
+        let own = folder.path().join("own.toml");
+        fs::write(
+            &own,
+            LIST.replace("phpredis", "mine").replace("\"tool\"", "\"mytool\""),
+        )
+        .unwrap();
+        let registry = Registry::load(&source(folder.path(), Some(own.clone()))).unwrap();
+        assert!(registry.client("phpredis").is_some() && registry.client("mine").is_some());
+
+        fs::write(&own, LIST.replace("phpredis", "raw")).unwrap();
+        let error = Registry::load(&source(folder.path(), Some(own.clone())))
+            .err()
+            .unwrap();
+        let text = error.to_string();
+        assert!(
+            text.ends_with("own.toml:3:8: the name raw is taken by a client of systally"),
+            "{text}"
+        );
+
+        let error = Registry::load(&source(folder.path(), Some("/nowhere.toml".into())))
+            .err()
+            .unwrap();
+        assert!(error.to_string().contains("/nowhere.toml"), "{error}");
+    }
+
+    #[test]
+    fn the_scripts_that_come_with_systally_load() {
+        let own = ScriptSource {
+            executable: "/usr/bin/systally".into(),
+            scripts: None,
+            clients: None,
+        };
+        let registry = Registry::load(&own).unwrap();
+        for name in ["phpredis", "predis"] {
+            let client = registry.client(name).unwrap();
+            let command = client.command();
+            let script = Path::new(command.last().unwrap());
+            assert!(script.is_file(), "{}", script.display());
+        }
+    }
 }

@@ -218,7 +218,11 @@ impl Redis {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
         stream.set_read_timeout(Some(LIMIT))?;
         if let Some(password) = &self.password {
-            writeln!(stream, "AUTH {password}\r")?;
+            write!(
+                stream,
+                "*2\r\n$4\r\nAUTH\r\n${}\r\n{password}\r\n",
+                password.len()
+            )?;
         }
         write!(stream, "{command}\r\nQUIT\r\n")?;
         let mut answer = String::new();

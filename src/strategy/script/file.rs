@@ -285,7 +285,7 @@ default = true
             ),
             (
                 &format!("{GOOD}{GOOD}"),
-                "c.toml:28:8: there are two clients called plain",
+                "c.toml:27:8: there are two clients called plain",
             ),
         ];
         for (text, start) in cases {

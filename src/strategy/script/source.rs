@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -181,9 +181,9 @@ fn unpack() -> Result<Folder, SourceError> {
         path: std::env::temp_dir(),
         source,
     };
-    // Made with mode 0700.
     let folder = tempfile::Builder::new()
         .prefix("systally-scripts-")
+        .permissions(fs::Permissions::from_mode(0o700))
         .tempdir()
         .map_err(failed)?;
     for (name, text) in BUILT_IN {
@@ -260,7 +260,6 @@ mod tests {
 
     #[test]
     fn a_list_that_others_can_write_is_passed_over() {
-        use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let list = folder.path().join(LIST);
         assert!(!trusted(&list));
