@@ -14,7 +14,7 @@ use strategy_support::{LIMIT, PlainEngine, Redis, request};
 use systally::run::interrupt::Interrupt;
 use systally::strategy::contract::{Endpoint, KeyOrder, LatencyMode, Op, Stop, Transport};
 use systally::strategy::worker::{Problem, RoundOutcome, WorkerError, Workers};
-use systally::strategy::{Registry, ScriptSource, Strategy, Work};
+use systally::strategy::{Presence, Registry, ScriptSource, Strategy, Work};
 
 fn strategies(selector: &str) -> Vec<Strategy> {
     let source = ScriptSource {
@@ -108,6 +108,31 @@ fn every_operation_arrives_as_often_as_it_is_claimed() {
             let outcome = workers.finish(LIMIT).unwrap();
             assert!(outcome.notes.is_empty(), "{name}: {:?}", outcome.notes);
         }
+    }
+}
+
+#[test]
+fn scripts_are_driven_like_rust_clients() {
+    let Some(redis) = Redis::start(Some("hunter2")) else {
+        return;
+    };
+    for strategy in strategies("phpredis/*,predis/*") {
+        let name = strategy.name().to_string();
+        if let Presence::Missing { why, .. } = strategy.client.presence() {
+            println!("SKIP: {name}: {why}");
+            continue;
+        }
+        let mut workers = start(&strategy, &work(Op::Setget), endpoint(&redis, &strategy));
+        let ready = workers.ready(LIMIT, &Interrupt::never()).unwrap();
+        assert!(ready[0].versions.contains_key(strategy.client.name()), "{name}");
+        for _ in 0..2 {
+            let before = (redis.calls("set"), redis.calls("get"));
+            let outcome = round(&mut workers);
+            assert_eq!(outcome.dones[0].ops, 101, "{name} {:?}", outcome.dones[0].errors);
+            let after = (redis.calls("set"), redis.calls("get"));
+            assert_eq!((after.0 - before.0, after.1 - before.1), (51, 50), "{name}");
+        }
+        workers.finish(LIMIT).unwrap();
     }
 }
 
