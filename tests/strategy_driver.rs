@@ -475,16 +475,36 @@ fn many_workers_are_served_by_one_thread() {
 }
 
 #[test]
-fn dropping_the_workers_ends_them() {
+fn an_interrupt_ends_the_wait_and_the_workers() {
+    let interrupt = Interrupt::install().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let pid_file = folder.path().join("pid");
     let mut workers = start(vec![sh(&format!(
-        "echo '{}'; sleep 60",
-        READY.replace(":1,\"v", ":$$,\"v")
+        "echo $$ > {}; echo '{READY}'; sleep 60",
+        pid_file.display()
     ))]);
-    // The quotes keep $$ from the shell: the engine's own number is asked for instead.
-    let pid = match workers.ready(Duration::from_millis(300), &Interrupt::never()) {
-        Err(error) => faults(error)[0].pid,
-        Ok(_) => panic!("$$ is no number"),
-    };
+    workers.ready(LIMIT, &interrupt).unwrap();
+    let raiser = std::thread::spawn(|| {
+        std::thread::sleep(Duration::from_millis(100));
+        nix::sys::signal::raise(nix::sys::signal::Signal::SIGHUP).unwrap();
+    });
+    let error = workers.round(LIMIT, &interrupt).unwrap_err();
+    raiser.join().unwrap();
+    assert!(matches!(error, WorkerError::Interrupted { signal: 1 }), "{error}");
+    let pid = std::fs::read_to_string(pid_file).unwrap().trim().parse().unwrap();
+    assert!(nobody_lives(pid));
+}
+
+#[test]
+fn dropping_the_workers_ends_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let pid_file = folder.path().join("pid");
+    let mut workers = start(vec![sh(&format!(
+        "echo $$ > {}; echo '{READY}'; sleep 60",
+        pid_file.display()
+    ))]);
+    workers.ready(LIMIT, &Interrupt::never()).unwrap();
+    let pid = std::fs::read_to_string(pid_file).unwrap().trim().parse().unwrap();
     drop(workers);
     assert!(nobody_lives(pid));
 }

@@ -13,9 +13,11 @@ mod name;
 mod registry;
 mod rust;
 mod script;
+mod select;
 
 pub use assignment::{Assignment, Strategy, Work};
 pub use client::{Client, Mode, Presence};
 pub use name::{NameError, StrategyName, is_name};
-pub use registry::{LoadError, Registry, SelectError};
+pub use registry::{LoadError, Registry};
 pub use script::{FileError, ScriptSource, SourceError};
+pub use select::SelectError;

@@ -153,6 +153,22 @@ impl Redis {
     }
 
     pub(crate) fn with(password: Option<&str>, more: &[&str]) -> Option<Redis> {
+        // The port is free when it is chosen, and may be taken when the server wants it.
+        for _ in 0..5 {
+            let mut redis = Redis::spawn(password, more)?;
+            let deadline = Instant::now() + LIMIT;
+            while redis.child.try_wait().unwrap().is_none() {
+                if redis.ask("PING").is_ok() {
+                    return Some(redis);
+                }
+                assert!(Instant::now() < deadline, "redis-server does not answer");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        panic!("redis-server does not stay up");
+    }
+
+    fn spawn(password: Option<&str>, more: &[&str]) -> Option<Redis> {
         let folder = tempfile::tempdir().unwrap();
         let port = TcpListener::bind("127.0.0.1:0")
             .unwrap()
@@ -171,25 +187,18 @@ impl Redis {
         if let Some(password) = password {
             command.args(["--requirepass", password]);
         }
-        let child = match command.spawn() {
-            Ok(child) => child,
+        match command.spawn() {
+            Ok(child) => Some(Redis {
+                child,
+                folder,
+                port,
+                password: password.map(str::to_owned),
+            }),
             Err(e) => {
                 println!("SKIP: redis-server cannot be started: {e}");
-                return None;
+                None
             }
-        };
-        let redis = Redis {
-            child,
-            folder,
-            port,
-            password: password.map(str::to_owned),
-        };
-        let deadline = Instant::now() + LIMIT;
-        while redis.ask("PING").is_err() {
-            assert!(Instant::now() < deadline, "redis-server does not answer");
-            std::thread::sleep(Duration::from_millis(10));
         }
-        Some(redis)
     }
 
     pub(crate) fn tcp(&self) -> Endpoint {
