@@ -85,7 +85,8 @@ fn first_connection(client: &Client) -> Result<Connection, Failure> {
     Ok(connection)
 }
 
-/// One connection for all.
+/// One connection for all. A server that stops answering ends an operation after [`WAIT`]; in a pipeline
+/// the crate waits so long for each reply that is missing, and the limit of the round may come first.
 struct Kept {
     job: Job,
     connection: Connection,
