@@ -1,7 +1,7 @@
 //! The commands: one short file each. Only this folder writes to standard output.
 
 pub mod bench;
-pub mod count;
+
 pub mod list;
 pub mod responder;
 pub mod schema;
