@@ -98,6 +98,7 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
         counting: counting.ok_or_else(|| "--engine none was asked for".to_owned()),
         interrupt: &interrupt,
         progress: &progress,
+        last_seen: None,
         save: &mut save,
     };
     let record = bench.run()?;

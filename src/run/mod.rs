@@ -20,7 +20,7 @@ use crate::limits::{self, Load};
 use crate::plan::rows::{Common, Row, share};
 use crate::proc::{self, Root};
 use crate::record::{Counters, Host, Kind, PlanInfo, Record};
-use crate::server::Server;
+use crate::server::{Server, Snapshot};
 use crate::strategy::Presence;
 use crate::strategy::contract::{Connect, Endpoint, Stop, Transport};
 use crate::strategy::worker::{WorkerError, Workers};
@@ -84,6 +84,8 @@ pub struct Bench<'a> {
     pub interrupt: &'a Interrupt,
     /// Told of every step.
     pub progress: &'a dyn Progress,
+    /// The server's counters as they were read last; starts as `None`.
+    pub last_seen: Option<Snapshot>,
     /// Given the record after every step that adds to it.
     pub save: &'a mut dyn FnMut(&Record) -> anyhow::Result<()>,
 }

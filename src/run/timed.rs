@@ -80,10 +80,12 @@ impl Bench<'_> {
         let before = self.server.snapshot();
         let outcome = workers.round(limit, self.interrupt);
         let after = self.server.snapshot();
-        let view = match (before, after) {
+        let view = match (before, &after) {
             (Ok(before), Ok(after)) => after.since(&before),
-            (Err(error), _) | (_, Err(error)) => Measured::NotMeasured(error.to_string()),
+            (Err(error), _) => Measured::NotMeasured(error.to_string()),
+            (_, Err(error)) => Measured::NotMeasured(error.to_string()),
         };
+        self.last_seen = after.ok();
         (outcome, view)
     }
 
