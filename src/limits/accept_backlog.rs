@@ -21,6 +21,10 @@ impl Limit for AcceptBacklog {
         "accept queue"
     }
 
+    fn headline(&self) -> bool {
+        true
+    }
+
     fn check(&self, root: &Root, load: &Load) -> LimitReading {
         let demand = load.waiting();
         let formula = format!(
