@@ -81,6 +81,7 @@ mod tests {
                 "proc/self/mountinfo",
                 "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
             )
+            .with("sys/fs/cgroup/a/cgroup.controllers", "cpu memory pids\n")
             .with("sys/fs/cgroup/a/cpu.max", "20000 1000000\n");
         let load = Load {
             server_pid: Some(9),

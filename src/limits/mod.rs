@@ -5,6 +5,7 @@
 
 mod abort_on_overflow;
 mod accept_backlog;
+mod capacity;
 mod client_nofile;
 mod conntrack;
 mod cpu_quota;
@@ -46,6 +47,7 @@ mod tw_buckets;
 use crate::proc::Root;
 use crate::record::{LimitReading, Verdict};
 
+pub use capacity::{Capacity, capacities};
 pub use facts::{REDIS_RESERVED_FDS, ServerFacts, ServerKind};
 pub use load::{Load, is_loopback};
 pub use reading::worst;
@@ -105,14 +107,16 @@ pub const LIMITS: &[&dyn Limit] = &[
 
 /// Sets every limit against the load, in the order of [`LIMITS`].
 pub fn check_all(root: &Root, load: &Load) -> Vec<LimitReading> {
-    LIMITS.iter().map(|limit| limit.check(root, load)).collect()
+    let root = root.at_one_moment();
+    LIMITS.iter().map(|limit| limit.check(&root, load)).collect()
 }
 
 /// The limits that a bench tells of: the usual suspects, and whatever else does not fit.
 pub fn check_bench(root: &Root, load: &Load) -> Vec<LimitReading> {
+    let root = root.at_one_moment();
     LIMITS
         .iter()
-        .map(|limit| (limit.headline(), limit.check(root, load)))
+        .map(|limit| (limit.headline(), limit.check(&root, load)))
         .filter(|(headline, reading)| *headline || matches!(reading.verdict, Verdict::Fail | Verdict::Warn))
         .map(|(_, reading)| reading)
         .collect()

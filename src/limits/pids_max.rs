@@ -73,6 +73,7 @@ mod tests {
                 "proc/self/mountinfo",
                 "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
             )
+            .with("sys/fs/cgroup/a/b/cgroup.controllers", "cpu memory pids\n")
             .with("sys/fs/cgroup/a/b/pids.max", "max\n")
             .with("sys/fs/cgroup/a/b/pids.current", "2\n")
             .with("sys/fs/cgroup/a/pids.max", "20\n")

@@ -89,6 +89,7 @@ mod tests {
                 "proc/self/mountinfo",
                 "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
             )
+            .with("sys/fs/cgroup/a/cgroup.controllers", "cpu memory pids\n")
             .with("sys/fs/cgroup/a/memory.max", "67108864\n")
             .with("sys/fs/cgroup/a/memory.current", "10000000\n");
         let verdict = |n| {

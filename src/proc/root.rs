@@ -47,6 +47,15 @@ impl Root {
         self
     }
 
+    /// This root when it is a snapshot already, else a snapshot of its own: for whoever reads much at once
+    /// and wants one consistent picture.
+    pub fn at_one_moment(&self) -> Root {
+        match &self.recorder {
+            Some(_) => self.clone(),
+            None => self.clone().snapshot(),
+        }
+    }
+
     /// Whether this is the live system.
     pub fn is_live(&self) -> bool {
         self.path == Path::new("/")
