@@ -44,10 +44,13 @@ pub fn capacities(root: &Root, base: &Load) -> Vec<Capacity> {
         (
             "connections",
             "kept connections, as many in a process as it can have",
-            Box::new(|n| Load {
-                processes: n.div_ceil(per_process.max(1)),
-                connections_per_process: n.min(per_process),
-                ..kept(base)
+            Box::new(|n: u64| {
+                let processes = n.div_ceil(per_process.max(1)).max(1);
+                Load {
+                    processes,
+                    connections_per_process: n / processes,
+                    ..kept(base)
+                }
             }),
         ),
         (
@@ -72,7 +75,9 @@ pub fn capacities(root: &Root, base: &Load) -> Vec<Capacity> {
     kinds
         .into_iter()
         .map(|(id, what, load)| {
-            let (most, first) = largest(&root, &all, load);
+            let (most, first) = largest(&root, &all, &load);
+            // Connections come in equal shares, so the last number may have rounded down.
+            let most = most.map(|n| if id == "connections" { load(n).open() } else { n });
             Capacity {
                 id,
                 what,
@@ -175,7 +180,7 @@ mod tests {
         );
         assert_eq!(
             (get("connections").most, get("connections").first.as_slice()),
-            (Some(9999), &["maxclients"][..])
+            (Some(9990), &["maxclients"][..])
         );
         assert_eq!(get("connecting").most, Some(512));
         assert_eq!(

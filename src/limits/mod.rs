@@ -43,6 +43,7 @@ mod tcp_backlog;
 mod tcp_mem;
 mod threads_max;
 mod tw_buckets;
+mod witness;
 
 use crate::proc::Root;
 use crate::record::{LimitReading, Verdict};
@@ -51,6 +52,7 @@ pub use capacity::{Capacity, capacities};
 pub use facts::{REDIS_RESERVED_FDS, ServerFacts, ServerKind};
 pub use load::{Load, is_loopback};
 pub use reading::worst;
+pub use witness::Witness;
 
 /// One limit.
 pub trait Limit: Sync {

@@ -171,8 +171,11 @@ fn levels(
             continue;
         };
         let max = limit(&max).ok_or_else(|| ReadError::content(&folder, "a limit", &max))?;
-        let Some(current) = optional(root, &format!("{folder}/{current_file}"))? else {
-            continue;
+        let current = match optional(root, &format!("{folder}/{current_file}"))? {
+            Some(current) => current,
+            None if max.is_none() => "0".to_owned(),
+            // A limit whose use is not known must not pass for one with room.
+            None => return Err(ReadError::content(&folder, current_file, "no such file")),
         };
         let current =
             whole(current.trim()).ok_or_else(|| ReadError::content(&folder, "a whole number", &current))?;
