@@ -18,6 +18,9 @@ pub struct Capacity {
     pub first: Vec<&'static str>,
 }
 
+/// From a number to the load of that size.
+type LoadOf<'a> = Box<dyn Fn(u64) -> Load + 'a>;
+
 /// Where the search ends: more than any machine carries.
 const CEILING: u64 = 1 << 32;
 
@@ -32,7 +35,7 @@ pub fn capacities(root: &Root, base: &Load) -> Vec<Capacity> {
     })
     .0
     .unwrap_or(CEILING);
-    let kinds: [(&str, &str, Box<dyn Fn(u64) -> Load>); 4] = [
+    let kinds: [(&str, &str, LoadOf<'_>); 4] = [
         (
             "processes",
             "client processes with a kept connection each",

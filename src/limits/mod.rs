@@ -19,6 +19,7 @@ mod idle_timeout;
 mod load;
 mod maxclients;
 mod maxmemory;
+pub mod memcached;
 mod memcached_conns;
 mod netdev_backlog;
 mod nproc;

@@ -1,7 +1,7 @@
 //! `memory.max` of the server's control groups: over it the kernel kills the server, without a line in its
 //! log.
 
-use super::reading::{NO_LIMIT, Reading};
+use super::reading::Reading;
 use super::socket_memory::{REDIS_CLIENT_BYTES, kernel_bytes};
 use super::{Limit, Load};
 use crate::proc::{Root, cgroup};
@@ -49,7 +49,7 @@ impl Limit for ServerMemoryMax {
                     load.open()
                 ),
             )
-            .capacity(max.min(NO_LIMIT))
+            .capacity(max)
             .fix(
                 format!(
                     "echo {} > /{}/memory.max; and maxmemory below it",
