@@ -14,7 +14,7 @@ use crate::plan::rows::{Common, Matrix, Row, rows};
 use crate::record::{PlanInfo, Record, ServerOrigin, Status, wire};
 use crate::render::{self, Format, View};
 use crate::run::interrupt::Interrupt;
-use crate::run::{Bench, Progress, RoundLength, Settings};
+use crate::run::{Bench, Progress, RoundLength, Save, Settings};
 use crate::server::{PrivateOptions, Server, ServerChoice, Target};
 use crate::strategy::contract::{Connect, KeyOrder, Keys};
 use crate::strategy::{Registry, ScriptSource, Strategy, program_strategies};
@@ -22,7 +22,7 @@ use crate::strategy::{Registry, ScriptSource, Strategy, program_strategies};
 use super::{Code, CommandError, CommandResult, WithCode, print, secrets, terminal, warn};
 
 /// What all timed rounds together take when nobody sets their length.
-const DEFAULT_TOTAL: Duration = Duration::from_secs(13);
+const DEFAULT_TOTAL: Duration = Duration::from_secs(11);
 
 /// Keys when `-r` does not give their number; few enough to preload, many enough for shards.
 const DEFAULT_KEYS: u64 = 1_000;
@@ -85,10 +85,8 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
         .output
         .as_deref()
         .filter(|path| *path != Path::new("-"));
-    let mut save = |record: &Record| match output {
-        Some(path) => wire::save(record, path).map_err(anyhow::Error::from),
-        None => Ok(()),
-    };
+    let mut save =
+        output.map(|path| move |record: &Record| wire::save(record, path).map_err(anyhow::Error::from));
     let bench = Bench {
         rows: &rows,
         common: &common,
@@ -99,7 +97,7 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
         interrupt: &interrupt,
         progress: &progress,
         last_seen: None,
-        save: &mut save,
+        save: save.as_mut().map(|save| save as &mut Save),
     };
     let record = bench.run()?;
     if record

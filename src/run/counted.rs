@@ -42,8 +42,7 @@ impl Bench<'_> {
                 engine.kind()
             ));
             self.count_row(i, &mut states[i], engine);
-            let record = self.record(states, frame, false);
-            (self.save)(&record)?;
+            self.save_step(states, frame)?;
         }
         Ok(())
     }

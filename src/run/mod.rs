@@ -86,9 +86,12 @@ pub struct Bench<'a> {
     pub progress: &'a dyn Progress,
     /// The server's counters as they were read last; starts as `None`.
     pub last_seen: Option<Snapshot>,
-    /// Given the record after every step that adds to it.
-    pub save: &'a mut dyn FnMut(&Record) -> anyhow::Result<()>,
+    /// Given the record after every step that adds to it, when somebody wants it so soon.
+    pub save: Option<&'a mut Save<'a>>,
 }
+
+/// Keeps a record that is not finished yet.
+pub type Save<'a> = dyn FnMut(&Record) -> anyhow::Result<()> + 'a;
 
 /// Above so many worker processes in all, workers are started for each round and ended after it instead
 /// of waiting, warm, for their next turn: a thousand idle interpreters would use up the memory.
@@ -113,8 +116,22 @@ impl Bench<'_> {
         self.counted_pass(&mut states, &frame)?;
         self.progress.end();
         let record = self.record(&states, &frame, !self.interrupt.requested());
-        (self.save)(&record)?;
+        if let Some(save) = &mut self.save {
+            save(&record)?;
+        }
         Ok(record)
+    }
+
+    /// Hands over what there is so far, marked incomplete.
+    fn save_step(&mut self, states: &[RowState], frame: &Frame) -> anyhow::Result<()> {
+        if self.save.is_none() {
+            return Ok(());
+        }
+        let record = self.record(states, frame, false);
+        match &mut self.save {
+            Some(save) => save(&record),
+            None => Ok(()),
+        }
     }
 
     /// Marks the rows whose client is missing or whose transport the server does not offer.

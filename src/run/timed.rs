@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::engine::{Request, Selection, Window};
 use crate::plan::order::balanced;
-use crate::record::{Record, ServerView};
+use crate::record::ServerView;
 use crate::strategy::worker::{RoundOutcome, WorkerError};
 use crate::units::Measured;
 
@@ -60,8 +60,7 @@ impl Bench<'_> {
                 warm[i] = self.one_round(i, &mut states[i], workers, kept, keep_warm);
             }
             if kept {
-                let record: Record = self.record(states, frame, false);
-                (self.save)(&record)?;
+                self.save_step(states, frame)?;
             }
         }
         for workers in warm.into_iter().flatten() {
