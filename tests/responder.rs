@@ -719,6 +719,7 @@ fn a_client_that_does_not_read_costs_little_memory() {
         }
     }
     assert_eq!(got, one * 6_000);
+    assert!(peak(pid) - before < 64 << 20, "{} bytes", peak(pid) - before);
 }
 
 #[test]

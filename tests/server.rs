@@ -609,7 +609,7 @@ fn a_socket_that_may_not_be_used_is_explained() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("closed");
     let _listener = UnixListener::bind(&path).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o000)).unwrap();
     if nix::unistd::geteuid().is_root() {
         println!("SKIP: root may use every socket");
         return;
