@@ -73,6 +73,14 @@ fn child() {
             Ok(server) => format!("result {server}"),
             Err(error) => format!("result error: {error}"),
         }),
+        // As a user who owns nothing, when this process may become one.
+        "nobody" => {
+            if nix::unistd::geteuid().is_root() {
+                nix::unistd::setuid(nix::unistd::Uid::from_raw(65534)).unwrap();
+            }
+            let path = std::env::var("SYSTALLY_TEST_PATH").unwrap();
+            tell(format!("result {}", external(vec![unix(&path)]).unwrap_err()));
+        }
         "prefer" => {
             let choice = ServerChoice::Auto {
                 prefer: Some(ServerProgram::Valkey),
@@ -195,6 +203,15 @@ fn settings_reach_the_server() {
         assert_eq!(server.info().settings["tcp-backlog"], "77");
         assert_eq!(server.info().settings["maxclients"], "88");
     }
+}
+
+#[test]
+fn a_server_may_be_handed_to_another_thread() {
+    let mut server = built_in();
+    let health = std::thread::spawn(move || server.describe_alive())
+        .join()
+        .unwrap();
+    assert_eq!(health, Health::Running);
 }
 
 #[test]
@@ -610,14 +627,11 @@ fn a_socket_that_may_not_be_used_is_explained() {
     let path = folder.path().join("closed");
     let _listener = UnixListener::bind(&path).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o000)).unwrap();
-    if nix::unistd::geteuid().is_root() {
-        println!("SKIP: root may use every socket");
-        return;
-    }
-    let said = external(vec![unix(path.to_str().unwrap())])
-        .unwrap_err()
-        .to_string();
-    assert!(said.contains("not permitted"), "{said}");
+    let said = Role::start("nobody", &[("SYSTALLY_TEST_PATH", path.to_str().unwrap())]).line("result ");
+    assert!(
+        said.contains("not permitted: connecting needs the right to write to the socket"),
+        "{said}"
+    );
 }
 
 #[test]

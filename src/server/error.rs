@@ -218,7 +218,7 @@ impl fmt::Display for Trouble {
             }
             Trouble::NotPermitted => write!(
                 f,
-                "not permitted: connecting needs the right to write to the socket; join its group, or set `unixsocketperm`"
+                "not permitted: connecting needs the right to write to the socket and to enter its folders; join its group, or set `unixsocketperm`"
             ),
             Trouble::NameNotFound(said) => {
                 write!(
