@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::cmd::count::CountArgs;
 use crate::render::Format;
 use crate::strategy::contract::{Op, PayloadKind, Serializer};
 
@@ -33,6 +34,8 @@ pub enum Command {
     /// Time client strategies untraced, then count their system calls per operation
     #[command(disable_help_flag = true)]
     Bench(Box<BenchArgs>),
+    /// Count the system calls of any program, as `strace -c -f` does, per operation when it can
+    Count(Box<CountArgs>),
     /// Show strategies and engines: what is ready on this machine, and for what is not, why
     List(ListArgs),
     /// Print the JSON Schema of the record that `-o` writes

@@ -2,6 +2,7 @@
 
 pub mod bench;
 
+pub mod count;
 pub mod list;
 pub mod responder;
 pub mod schema;
