@@ -17,7 +17,7 @@ fn main() -> ExitCode {
         Command::Responder(args) => cmd::responder::run(&args),
     };
     let code = result.unwrap_or_else(|failure| {
-        cmd::warn(&format!("systally: {:#}", failure.error));
+        cmd::warn(&format!("systally: {}", cmd::describe(&failure.error)));
         failure.code
     });
     ExitCode::from(code.number())
