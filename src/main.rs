@@ -11,6 +11,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Bench(args) => cmd::bench::run(&args),
         Command::Count(args) => cmd::count::run(&args),
+        Command::Preflight(args) => cmd::preflight::run(&args),
         Command::List(args) => cmd::list::run(&args),
         Command::Schema => cmd::schema::run(),
         Command::Worker(args) => return cmd::worker::run(&args),

@@ -102,7 +102,7 @@ impl Bench<'_> {
         let root = Root::live();
         let mut frame = Frame {
             host: proc::host(&root),
-            limits: limits::check_all(&root, &self.load()),
+            limits: limits::check_bench(&root, &self.load()),
             before: self.counters(&root),
         };
         let mut states: Vec<RowState> = self.rows.iter().map(RowState::new).collect();
