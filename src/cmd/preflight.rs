@@ -21,7 +21,7 @@ use crate::server::{Server, ServerChoice};
 use crate::strategy::contract::Endpoint;
 use crate::units::escape;
 
-use super::{Code, CommandError, CommandResult, WithCode, bench, print, terminal, warn};
+use super::{Code, CommandError, CommandResult, WithCode, bench, print, secrets, terminal, warn};
 
 /// `systally preflight`.
 #[derive(Debug, Args)]
@@ -191,7 +191,8 @@ const BASE_FDS: u64 = 5;
 ///
 /// # Errors
 /// Unusable flags or a folder that is no recording (2); a folder that cannot be written (1).
-pub fn run(args: &PreflightArgs) -> CommandResult {
+pub fn run(args: &mut PreflightArgs) -> CommandResult {
+    secrets::hide(&mut args.server)?;
     let (record, code) = decide(args)?;
     let view = View {
         all_syscalls: args.all,
