@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::cmd::count::CountArgs;
+use crate::cmd::preflight::PreflightArgs;
 use crate::render::Format;
 use crate::strategy::contract::{Op, PayloadKind, Serializer};
 
@@ -36,6 +37,9 @@ pub enum Command {
     Bench(Box<BenchArgs>),
     /// Count the system calls of any program, as `strace -c -f` does, per operation when it can
     Count(Box<CountArgs>),
+    /// Say whether a planned load fits this machine and server, limit by limit
+    #[command(disable_help_flag = true)]
+    Preflight(Box<PreflightArgs>),
     /// Show strategies and engines: what is ready on this machine, and for what is not, why
     List(ListArgs),
     /// Print the JSON Schema of the record that `-o` writes

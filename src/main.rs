@@ -11,6 +11,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Bench(mut args) => cmd::bench::run(&mut args),
         Command::Count(args) => cmd::count::run(&args),
+        Command::Preflight(mut args) => cmd::preflight::run(&mut args),
         Command::List(args) => cmd::list::run(&args),
         Command::Schema => cmd::schema::run(),
         Command::Worker(args) => return cmd::worker::run(&args),

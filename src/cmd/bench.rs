@@ -158,7 +158,7 @@ fn baseline(rows: &[Row], name: &str) -> Result<usize, CommandError> {
         .code(Code::Usage)
 }
 
-fn server_choice(args: &ServerArgs) -> Result<ServerChoice, CommandError> {
+pub(super) fn server_choice(args: &ServerArgs) -> Result<ServerChoice, CommandError> {
     if args.builtin_server {
         return Ok(ServerChoice::BuiltIn {
             options: PrivateOptions::default(),

@@ -4,6 +4,7 @@ pub mod bench;
 
 pub mod count;
 pub mod list;
+pub mod preflight;
 pub mod responder;
 pub mod schema;
 pub mod secrets;

@@ -383,7 +383,7 @@ impl Verdict {
 pub struct LimitReading {
     /// Stable name (`client_nofile`).
     pub id: String,
-    /// Whose limit it is: `process`, `user`, `cgroup`, `network namespace`, `server`, `machine`.
+    /// Whose limit it is: `process`, `user`, `cgroup`, `client's netns`, `server`, `machine` …
     pub scope: String,
     /// Whether the load fits.
     pub verdict: Verdict,

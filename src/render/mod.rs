@@ -112,7 +112,7 @@ pub fn report(record: &Record, view: &View) -> model::Report {
     let (tables, mut remarks) = match record.kind {
         Kind::Bench => bench::tables(record, view, &mut notes),
         Kind::Count | Kind::Import => count::tables(record, view, &mut notes),
-        Kind::Preflight => preflight::tables(record, &mut notes),
+        Kind::Preflight => preflight::tables(record, view, &mut notes),
     };
     remarks.extend(prose::counted_notes(record));
     model::Report {
@@ -120,7 +120,10 @@ pub fn report(record: &Record, view: &View) -> model::Report {
         header: if view.header { header(record) } else { Vec::new() },
         tables,
         remarks,
-        limits: prose::limits(record),
+        limits: match record.kind {
+            Kind::Preflight => preflight::details(record),
+            Kind::Bench | Kind::Count | Kind::Import => prose::limits(record),
+        },
         findings: prose::findings(record),
         notes: notes.into_texts(),
     }

@@ -124,7 +124,8 @@ fn at_length(limit: &LimitReading) -> String {
         .into_iter()
         .find_map(Measured::reason);
     let mut details: Vec<String> = Vec::new();
-    details.extend(unread.map(str::to_owned));
+    // Of a limit that could not be decided the reason is the effect as well.
+    details.extend(unread.filter(|reason| *reason != limit.effect).map(str::to_owned));
     details.extend((!limit.effect.is_empty()).then(|| limit.effect.clone()));
     details.extend((!limit.fix.now.is_empty()).then(|| format!("raise it: {}", limit.fix.now)));
     format!("{} {}: {}", limit.verdict.name(), limit.id, details.join("; "))
