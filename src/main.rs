@@ -1,3 +1,23 @@
 //! The `systally` program: parse, run the command, print the error once, return the exit code.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser;
+use systally::cli::{Cli, Command};
+use systally::cmd;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Bench(args) => cmd::bench::run(&args),
+        Command::List(args) => cmd::list::run(&args),
+        Command::Schema => cmd::schema::run(),
+        Command::Worker(args) => return cmd::worker::run(&args),
+        Command::Responder(args) => cmd::responder::run(&args),
+    };
+    let code = result.unwrap_or_else(|failure| {
+        cmd::warn(&format!("systally: {:#}", failure.error));
+        failure.code
+    });
+    ExitCode::from(code.number())
+}

@@ -39,16 +39,17 @@ use std::borrow::Cow;
 use std::io::{self, BufRead, Read};
 
 use clap::ValueEnum;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use input::open;
 pub use model::{Group, Imported, ImportedTable, ProcessCount, Row, Stated, TimeKind, UnknownLines};
-pub use record::{UNTOLD_ERRNO, into_record};
+pub use record::into_record;
 
 use crate::units::Nanos;
 
 /// The formats, by what prints them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ImportFormat {
     /// Table of `strace -c` (any version, `-w`, `-U`, `-S`).

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ImportFormat;
@@ -12,7 +13,7 @@ use super::facts::LogFacts;
 use crate::units::Nanos;
 
 /// What the time column of a file means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TimeKind {
     /// System CPU time: waits are not in it.
@@ -39,7 +40,7 @@ impl TimeKind {
 }
 
 /// One line of a table: a system call (or, from ltrace, a library function) and its counts.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
     /// The name as the file has it, escaped.
@@ -54,6 +55,7 @@ pub struct Row {
     pub errors: Option<u64>,
     /// Time in the call, of the table's [`TimeKind`]; `None` when the file has no times.
     #[serde(rename = "seconds", with = "seconds")]
+    #[schemars(with = "Option<f64>")]
     pub time: Option<Nanos>,
     /// Failed calls by errno name, where the format tells. A number from another system keeps where it
     /// is from: `EADDRNOTAVAIL (macOS 49)`.
@@ -69,6 +71,7 @@ pub struct Row {
         with = "seconds",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(with = "Option<f64>")]
     pub shortest: Option<Nanos>,
     /// The longest single call.
     #[serde(
@@ -77,6 +80,7 @@ pub struct Row {
         with = "seconds",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(with = "Option<f64>")]
     pub longest: Option<Nanos>,
     /// Wall time, where the file has it beside the CPU time (`strace -c -U …,wall-total`).
     #[serde(
@@ -85,6 +89,7 @@ pub struct Row {
         with = "seconds",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(with = "Option<f64>")]
     pub wall: Option<Nanos>,
 }
 
@@ -107,7 +112,7 @@ impl Row {
 }
 
 /// What the total line of a table states.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Stated {
     /// Calls.
@@ -116,11 +121,12 @@ pub struct Stated {
     pub errors: Option<u64>,
     /// Time.
     #[serde(rename = "seconds", with = "seconds")]
+    #[schemars(with = "Option<f64>")]
     pub time: Option<Nanos>,
 }
 
 /// One table of a file. Several tables are several runs and are never added up.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImportedTable {
     /// What tells it from its neighbours: `line 12`, or the name the file gives it.
@@ -173,7 +179,7 @@ impl ImportedTable {
 }
 
 /// A count per process, which cannot be set beside counts per system call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProcessCount {
     /// Process id.
@@ -189,11 +195,12 @@ pub struct ProcessCount {
         with = "seconds",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(with = "Option<f64>")]
     pub time: Option<Nanos>,
 }
 
 /// A thread or process whose table went into the sum.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
     /// As the file names it, escaped (`php (14313)`).
@@ -203,7 +210,7 @@ pub struct Group {
 }
 
 /// Lines that no part of the format explains.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UnknownLines {
     /// How many.
@@ -235,7 +242,7 @@ impl UnknownLines {
 }
 
 /// A file, read.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Imported {
     /// What it was read as.
@@ -280,6 +287,7 @@ pub struct Imported {
         with = "seconds",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(with = "Option<f64>")]
     pub elapsed: Option<Nanos>,
     /// Calls that the tool was asked to count and could not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

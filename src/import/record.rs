@@ -10,10 +10,8 @@ use crate::record::{
     StrategyResult,
 };
 use crate::tally::Abi;
+use crate::record::UNNAMED_ERRNO;
 use crate::units::{Measured, Nanos, Ops};
-
-/// The errno of errors whose format tells only how many there were.
-pub const UNTOLD_ERRNO: &str = "?";
 
 fn not<T>(why: &str) -> Measured<T> {
     Measured::NotMeasured(why.to_owned())
@@ -104,6 +102,7 @@ fn strategy(name: String, imported: &Imported, table: &ImportedTable) -> Strateg
         client: ClientInfo::default(),
         status: Status::Ok,
         reason: None,
+        failure: None,
         timed: not(UNTIMED),
         counted: Measured::Known(counted(imported, table)),
         server_view: not("imported: the server was not asked"),
@@ -192,7 +191,7 @@ fn counts(imported: &Imported, row: &Row) -> CallCounts {
     let named: u64 = row.errnos.values().sum();
     let untold = row.errors.unwrap_or(0).saturating_sub(named);
     if untold > 0 {
-        errors.insert(UNTOLD_ERRNO.to_owned(), untold);
+        errors.insert(UNNAMED_ERRNO.to_owned(), untold);
     }
     let time = |kind: &[TimeKind]| -> Measured<Nanos> {
         match row.time {

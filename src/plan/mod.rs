@@ -1,1 +1,4 @@
-//! plan
+//! What to run: the rows of the matrix, the work of each, and the order of the rounds.
+
+pub mod order;
+pub mod rows;

@@ -9,6 +9,7 @@ pub(crate) mod payload;
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::model::seconds;
@@ -24,21 +25,25 @@ pub const OTHER_PEERS: &str = "other peers";
 pub const MOST_EXAMPLES: usize = 16;
 
 /// A log, summed up.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogFacts {
     /// From the first time stamp to the last.
     #[serde(rename = "span_seconds", with = "seconds")]
+    #[schemars(with = "Option<f64>")]
     pub span: Option<Nanos>,
     /// Time in all calls, where each has a duration.
     #[serde(rename = "in_calls_seconds", with = "seconds")]
+    #[schemars(with = "Option<f64>")]
     pub in_calls: Option<Nanos>,
     /// Of that, in calls that wait (poll, receive, futex, sleep, accept, connect …).
     #[serde(rename = "waiting_seconds", with = "seconds")]
+    #[schemars(with = "Option<f64>")]
     pub waiting: Option<Nanos>,
     /// Time between a return and the next entry of the same thread: the program's own work, and time in
     /// which the scheduler or the tracer held it. Known with time stamps and durations only.
     #[serde(rename = "outside_calls_seconds", with = "seconds")]
+    #[schemars(with = "Option<f64>")]
     pub outside: Option<Nanos>,
     /// The longest of those gaps.
     pub longest_gap: Option<Gap>,
@@ -92,11 +97,12 @@ pub struct LogFacts {
 }
 
 /// A gap between two calls of a thread.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Gap {
     /// How long.
     #[serde(rename = "nanoseconds")]
+    #[schemars(with = "u64")]
     pub length: Nanos,
     /// The call before.
     pub after: String,
@@ -107,7 +113,7 @@ pub struct Gap {
 }
 
 /// Commands of RESP and of the memcached text protocol that payloads show.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Commands {
     /// Sent (this is a client).
@@ -157,7 +163,7 @@ fn is_check(name: &str) -> bool {
 }
 
 /// The other end of sockets: an address, a path, or all of which it is not known.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Peer {
     /// Whether it is reached over a UNIX socket.
@@ -166,6 +172,7 @@ pub struct Peer {
     pub connects: BTreeMap<String, u64>,
     /// Time in `connect` and in the waits for it, the longest.
     #[serde(rename = "longest_connect_seconds", with = "seconds")]
+    #[schemars(with = "Option<f64>")]
     pub longest_connect: Option<Nanos>,
     /// Connections closed from this side, by how many commands or turns they carried: none, one, more.
     pub closed_after: [u64; 3],
@@ -205,9 +212,11 @@ pub struct Peer {
     pub timed_turns: u64,
     /// Their sum.
     #[serde(rename = "turn_wait_seconds", with = "seconds")]
+    #[schemars(with = "Option<f64>")]
     pub turn_wait: Option<Nanos>,
     /// The longest.
     #[serde(rename = "longest_turn_wait_seconds", with = "seconds")]
+    #[schemars(with = "Option<f64>")]
     pub longest_turn_wait: Option<Nanos>,
     /// Waits of 38 to 50 ms (Linux's shortest delayed ACK is 40 ms) after several sends.
     pub ack_waits_after_several: u64,
@@ -243,7 +252,7 @@ impl Peer {
 }
 
 /// A descriptor reported ready in vain.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Spin {
     /// The descriptor.
@@ -257,7 +266,7 @@ pub struct Spin {
 }
 
 /// One long wait.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wait {
     /// The call.
@@ -266,6 +275,7 @@ pub struct Wait {
     pub peer: String,
     /// How long.
     #[serde(rename = "nanoseconds")]
+    #[schemars(with = "u64")]
     pub length: Nanos,
     /// Its time-out in milliseconds, where it has one.
     pub timeout_ms: Option<u64>,
@@ -276,20 +286,21 @@ pub struct Wait {
 }
 
 /// A command sent again and again with sleeps between.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Repeat {
     /// How often after a sleep.
     pub times: u64,
     /// The sleep before the last one.
     #[serde(rename = "sleep_nanoseconds")]
+    #[schemars(with = "u64")]
     pub sleep: Nanos,
     /// Whether all sleeps were of that length.
     pub equal: bool,
 }
 
 /// Files that were opened or asked about.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Files {
     /// Calls with a path.
@@ -309,7 +320,7 @@ pub struct Files {
 }
 
 /// The server's side of connecting.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Accepts {
     /// Connections accepted.
@@ -321,7 +332,7 @@ pub struct Accepts {
 }
 
 /// futex calls.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Futex {
     /// Waits.
@@ -332,5 +343,6 @@ pub struct Futex {
     pub too_late: u64,
     /// Time in waits.
     #[serde(rename = "wait_seconds", with = "seconds")]
+    #[schemars(with = "Option<f64>")]
     pub time: Option<Nanos>,
 }
