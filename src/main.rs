@@ -10,6 +10,8 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Bench(args) => cmd::bench::run(&args),
+        Command::Explain(args) => cmd::explain::run(&args),
+        Command::Import(args) => cmd::import::run(&args),
         Command::List(args) => cmd::list::run(&args),
         Command::Schema => cmd::schema::run(),
         Command::Worker(args) => return cmd::worker::run(&args),

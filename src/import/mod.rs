@@ -49,7 +49,9 @@ pub use record::into_record;
 use crate::units::Nanos;
 
 /// The formats, by what prints them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum ImportFormat {
     /// Table of `strace -c` (any version, `-w`, `-U`, `-S`).
@@ -355,6 +357,15 @@ pub fn import(input: Box<dyn Read>, from: Option<ImportFormat>) -> Result<Import
     let mut imported = importer.import(&mut input)?;
     finish(&mut imported);
     Ok(imported)
+}
+
+/// What an input is, by its first bytes.
+pub fn format_of(input: Box<dyn Read>) -> Option<ImportFormat> {
+    let mut head = Vec::new();
+    let mut input = input::decompressed(input).ok()?.take(64 << 10);
+    input.read_to_end(&mut head).ok()?;
+    let (_, importer) = sniff(&head, true)?;
+    importer.map(Importer::format)
 }
 
 /// Reads the files of one `strace -ff` run as the one run they are. Each comes with the process id in its

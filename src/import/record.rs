@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use super::ImportFormat;
 use super::errnos::bare;
 use super::model::{Imported, ImportedTable, Row, TimeKind};
+use crate::record::UNNAMED_ERRNO;
 use crate::record::{
     Axes, CallCounts, ClientInfo, Counted, Counters, Host, Kind, Phases, PlanInfo, Record, Status,
     StrategyResult,
 };
 use crate::tally::Abi;
-use crate::record::UNNAMED_ERRNO;
 use crate::units::{Measured, Nanos, Ops};
 
 fn not<T>(why: &str) -> Measured<T> {
