@@ -12,6 +12,8 @@ fn main() -> ExitCode {
         Command::Bench(mut args) => cmd::bench::run(&mut args),
         Command::Count(args) => cmd::count::run(&args),
         Command::Preflight(mut args) => cmd::preflight::run(&mut args),
+        Command::Explain(args) => cmd::explain::run(&args),
+        Command::Import(args) => cmd::import::run(&args),
         Command::List(args) => cmd::list::run(&args),
         Command::Schema => cmd::schema::run(),
         Command::Worker(args) => return cmd::worker::run(&args),

@@ -1,6 +1,8 @@
 //! The commands: one short file each. Only this folder writes to standard output.
 
 pub mod bench;
+pub mod explain;
+pub mod import;
 
 pub mod count;
 pub mod list;

@@ -270,6 +270,7 @@ impl Bench<'_> {
                 after: self.counters(&Root::live()),
             },
             findings: Vec::new(),
+            imports: Vec::new(),
         };
         record.findings = explain(&record);
         record
