@@ -10,7 +10,7 @@
  *                   of the event loop.
  */
 
-const { Failure, Plan, start } = require('./systally.js');
+const { Failure, Plan, retryDelay, start } = require('./systally.js');
 
 class IoRedis {
   constructor(spec, { module, version }) {
@@ -38,8 +38,7 @@ class IoRedis {
       password,
       lazyConnect: true,
       enableAutoPipelining: this.autopipelining,
-      // The library would try again for ever, also when the first connection is refused.
-      retryStrategy: (times) => (connected ? Math.min(times * 50, 2000) : null),
+      retryStrategy: (failures) => retryDelay(failures, connected),
     });
     // Without a listener the library prints the error; the failed operations tell of it.
     let trouble;

@@ -8,7 +8,7 @@
  *          and the library sends together what is called in one turn of the event loop.
  */
 
-const { Failure, Plan, start } = require('./systally.js');
+const { Failure, Plan, retryDelay, start } = require('./systally.js');
 
 class NodeRedis {
   constructor(spec, { module, version }) {
@@ -29,8 +29,7 @@ class NodeRedis {
   async open() {
     const { socket, user, password } = this.server;
     let connected = false;
-    // The library would try again for ever, also when the first connection is refused.
-    const reconnectStrategy = (retries, cause) => (connected ? Math.min(2 ** retries * 50, 2000) : cause);
+    const reconnectStrategy = (failures, cause) => retryDelay(failures, connected) ?? cause;
     const client = this.redis.createClient({ socket: { ...socket, reconnectStrategy }, username: user, password });
     // Without a listener an error would end the process; the failed operations tell of it.
     client.on('error', () => {});
@@ -79,14 +78,8 @@ class NodeRedis {
     for (let k = 0; k < count; k += 1) {
       this.plan.call(pipeline, first + k);
     }
-    try {
-      return await pipeline.execAsPipeline();
-    } catch (error) {
-      if (error instanceof this.redis.MultiErrorReply) {
-        return error.replies;
-      }
-      throw error;
-    }
+    // If one command fails, this throws its error in place of all replies.
+    return pipeline.execAsPipeline();
   }
 }
 

@@ -400,6 +400,15 @@ function isPackage(folder, name) {
   }
 }
 
+/**
+ * When to connect again: the milliseconds to wait after so many failures, or null to give up.
+ * Both libraries would go on for ever, and the operation that waits for them with them. A
+ * first connection that is refused is not tried again at all.
+ */
+function retryDelay(failures, wasConnected) {
+  return wasConnected && failures <= 5 ? 50 * 2 ** failures : null;
+}
+
 /** With --version a worker says for `systally list` what it would use; otherwise it works. */
 function start(name, make) {
   if (process.argv[2] !== '--version') {
@@ -486,4 +495,4 @@ function choice(raw, name, fallback, choices) {
   return value;
 }
 
-module.exports = { Failure, Plan, start };
+module.exports = { Failure, Plan, retryDelay, start };

@@ -52,11 +52,18 @@ final class MemcacheClient extends SystallyServerClient
         $client = new Memcache();
         $connect = $this->spec->connectsPersistently() ? $client->pconnect(...) : $client->connect(...);
         $server = $this->server;
+        $words = 'connect() returned false';
+        // Why it did is only said in a warning.
+        set_error_handler(static function (int $level, string $message) use (&$words): bool {
+            $words = $level === E_DEPRECATED ? $words : $message;
+            return true;
+        });
         $connected = $server->scheme === 'unix'
-            ? @$connect("unix://$server->path", 0)
-            : @$connect($server->host, $server->port);
+            ? $connect("unix://$server->path", 0)
+            : $connect($server->host, $server->port);
+        restore_error_handler();
         if (!$connected) {
-            throw new RuntimeException(error_get_last()['message'] ?? 'connect() returned false');
+            throw new RuntimeException($words);
         }
         return $client;
     }

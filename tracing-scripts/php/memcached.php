@@ -111,7 +111,7 @@ final class MemcachedClient extends SystallyServerClient
     protected function refusal(object $connection): ?string
     {
         // The library connects with the first command.
-        return $connection->getVersion() === false ? $connection->getResultMessage() : null;
+        return $connection->getVersion() === false ? $connection->getLastErrorMessage() : null;
     }
 
     protected function preload(object $connection, array $keys): ?string
