@@ -110,8 +110,12 @@ final class MemcachedClient extends SystallyServerClient
 
     protected function refusal(object $connection): ?string
     {
-        // The library connects with the first command.
-        return $connection->getVersion() === false ? $connection->getLastErrorMessage() : null;
+        // The library connects with the first command. Its words begin with the address of an
+        // object and end with a place in its source.
+        if ($connection->getVersion() !== false) {
+            return null;
+        }
+        return preg_replace('/^\(0x\w+\) |, +(?:host|socket): .*$/', '', $connection->getLastErrorMessage());
     }
 
     protected function preload(object $connection, array $keys): ?string
