@@ -1,0 +1,8 @@
+//! bpf
+mod asm;
+mod btf;
+mod collect;
+mod kernel;
+mod layout;
+mod programs;
+mod tracer;
