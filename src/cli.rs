@@ -3,6 +3,7 @@
 //! `bench` speaks redis-benchmark, so `-h` is the host there and help has no short form; matrix and
 //! export flags speak hyperfine; `count` speaks strace.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -62,7 +63,7 @@ pub struct BenchArgs {
 
     /// A program of your own that keeps the worker contract, after `--`
     #[arg(last = true, value_name = "CMD")]
-    pub program: Vec<String>,
+    pub program: Vec<OsString>,
 
     /// Server and load
     #[command(flatten)]
@@ -274,6 +275,14 @@ pub struct ResponderArgs {
     /// Path of the UNIX socket to listen on, beside a TCP port on loopback
     #[arg(long)]
     pub socket: PathBuf,
+
+    /// Length of the listeners' queues
+    #[arg(long)]
+    pub tcp_backlog: Option<u32>,
+
+    /// Connections at most
+    #[arg(long)]
+    pub maxclients: Option<u32>,
 }
 
 /// Reads a span of time with its unit: `250ms`, `2s`, `1.5s`, `2m`.

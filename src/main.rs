@@ -13,7 +13,7 @@ fn main() -> ExitCode {
         Command::Count(args) => cmd::count::run(&args),
         Command::List(args) => cmd::list::run(&args),
         Command::Schema => cmd::schema::run(),
-        Command::Worker(args) => cmd::worker::run(&args),
+        Command::Worker(args) => return cmd::worker::run(&args),
         Command::Responder(args) => cmd::responder::run(&args),
     };
     let code = result.unwrap_or_else(|failure| {

@@ -11,15 +11,15 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::cli::{BenchArgs, EngineChoice, LoadArgs, ServerArgs};
 use crate::engine::{self, Availability, Engine, EngineKind};
 use crate::plan::rows::{Common, Matrix, Row, rows};
-use crate::record::{PlanInfo, Record, Status, wire};
+use crate::record::{PlanInfo, Record, ServerOrigin, Status, wire};
 use crate::render::{self, Format, View};
 use crate::run::interrupt::Interrupt;
 use crate::run::{Bench, Progress, RoundLength, Settings};
-use crate::server::{Server, ServerChoice};
+use crate::server::{PrivateOptions, Server, ServerChoice, Target};
 use crate::strategy::contract::{Connect, KeyOrder, Keys};
-use crate::strategy::{Registry, ScriptSource, Strategy, program_client};
+use crate::strategy::{Registry, ScriptSource, Strategy, program_strategies};
 
-use super::{Code, CommandError, CommandResult, WithCode, print, warn};
+use super::{Code, CommandError, CommandResult, WithCode, print, terminal, warn};
 
 /// What all timed rounds together take when nobody sets their length.
 const DEFAULT_TOTAL: Duration = Duration::from_secs(13);
@@ -49,12 +49,9 @@ pub fn run(args: &BenchArgs) -> CommandResult {
     }
     let baseline = args.baseline.as_deref().map(|name| baseline(&rows, name)).transpose()?;
     let interrupt = Interrupt::install().context("cannot handle signals")?;
-    let mut server = Server::start(&server_choice(&args.server)?, &interrupt).map_err(|error| {
-        let code = if error.is_usage() { Code::Usage } else { Code::Failed };
-        CommandError { code, error: error.into() }
-    })?;
+    let mut server = Server::start(server_choice(&args.server)?, &interrupt)?;
     let rows: Vec<Row> = if args.strategies.is_empty() && args.program.is_empty() {
-        rows.into_iter().filter(|r| server.endpoint(r.strategy.name.transport).is_some()).collect()
+        rows.into_iter().filter(|r| server.endpoint(r.strategy.transport).is_some()).collect()
     } else {
         rows
     };
@@ -64,7 +61,7 @@ pub fn run(args: &BenchArgs) -> CommandResult {
     let counting = counting(args.engine)?;
 
     let show = Header { format, quiet: args.output.quiet };
-    show.line(&server.first_line())?;
+    show.line(&format!("server: {server}"))?;
     show.line(&header(&settings, &rows, counting))?;
 
     let progress = Bar::new(args.output.quiet);
@@ -85,23 +82,23 @@ pub fn run(args: &BenchArgs) -> CommandResult {
         save: &mut save,
     };
     let record = bench.run()?;
-    server.delete_keys(&written_keys(&common));
+    if record.server.as_ref().is_some_and(|server| server.origin == ServerOrigin::External)
+        && let Err(error) = server.delete_keys(&written_keys(&common))
+    {
+        warn(&format!("systally: the keys of this run are still on the server: {error}"));
+    }
     server.stop();
 
     write_outputs(args, format, &record)?;
     Ok(exit_code(&record, args.ignore_failure))
 }
 
-/// The strategies that were named, or all default ones, or the user's own program.
+/// The strategies that were named, or all default ones, and the user's own program.
 fn strategies(args: &BenchArgs) -> Result<Vec<Strategy>, CommandError> {
-    let source = ScriptSource::find(args.clients_file.as_deref()).code(Code::Usage)?;
-    let mut registry = Registry::load(&source).code(Code::Usage)?;
-    let mut chosen = Vec::new();
-    if let Some(client) = program_client(&args.program) {
-        chosen.extend(registry.add(client));
-    }
+    let mut chosen = program_strategies(&args.program);
     if !args.strategies.is_empty() || chosen.is_empty() {
-        chosen.extend(registry.select(&args.strategies).code(Code::Usage)?);
+        let source = ScriptSource::from_env(args.clients_file.clone()).code(Code::Usage)?;
+        chosen.extend(Registry::load(&source).code(Code::Usage)?.select(&args.strategies).code(Code::Usage)?);
     }
     if let Some(keep) = args.load.keep_alive {
         let per_op = |s: &Strategy| matches!(s.mode.connect, Connect::PerOp);
@@ -113,24 +110,36 @@ fn strategies(args: &BenchArgs) -> Result<Vec<Strategy>, CommandError> {
 /// The row that `--baseline` names.
 fn baseline(rows: &[Row], name: &str) -> Result<usize, CommandError> {
     rows.iter()
-        .position(|row| row.strategy.name.to_string().starts_with(name))
+        .position(|row| row.strategy.name().to_string().starts_with(name))
         .ok_or_else(|| anyhow!("--baseline {}: no such row in this run", crate::units::escape(name, 80)))
         .code(Code::Usage)
 }
 
 fn server_choice(args: &ServerArgs) -> Result<ServerChoice, CommandError> {
     if args.builtin_server {
-        return Ok(ServerChoice::BuiltIn);
+        return Ok(ServerChoice::BuiltIn { options: PrivateOptions::default() });
     }
-    ServerChoice::from_flags(
-        args.host.as_deref(),
-        args.port,
-        args.socket.as_deref(),
-        args.uri.as_deref(),
-        args.user.as_deref(),
-        args.pass.as_deref(),
-    )
-    .code(Code::Usage)
+    let socket = match &args.socket {
+        Some(path) => Some(
+            path.to_str()
+                .map(str::to_owned)
+                .ok_or_else(|| anyhow!("--socket: the path is not valid UTF-8"))
+                .code(Code::Usage)?,
+        ),
+        None => None,
+    };
+    let target = Target {
+        host: args.host.clone(),
+        port: args.port,
+        socket,
+        uri: args.uri.clone(),
+        user: args.user.clone(),
+        password: args.pass.clone(),
+    };
+    if args.host.is_none() && args.port.is_none() && args.socket.is_none() && args.uri.is_none() {
+        return Ok(ServerChoice::Auto { prefer: None, options: PrivateOptions::default() });
+    }
+    Ok(ServerChoice::External(target.endpoints().code(Code::Usage)?))
 }
 
 fn common(load: &LoadArgs) -> Common {
@@ -240,7 +249,7 @@ impl Header {
         }
         match self.format {
             Format::Table => print(&format!("{text}\n")),
-            Format::Md | Format::Csv | Format::Json => {
+            Format::Markdown | Format::Csv | Format::Json => {
                 warn(text);
                 Ok(())
             }
@@ -281,17 +290,17 @@ impl Progress for Bar {
 }
 
 fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -> Result<(), CommandError> {
-    let view = View::of_stdout(args.output.all);
+    let view = View { all_syscalls: args.output.all, header: false, ..terminal::view() };
     let to_stdout = args.output.output.as_deref() == Some(Path::new("-"));
     let format = if to_stdout { Format::Json } else { format };
-    print(&render::render(record, format, &view))?;
+    print(&render::render(record, format, &view)?)?;
     for (path, format) in [
-        (&args.output.export_markdown, Format::Md),
+        (&args.output.export_markdown, Format::Markdown),
         (&args.output.export_csv, Format::Csv),
         (&args.output.export_json, Format::Json),
     ] {
         let Some(path) = path else { continue };
-        let text = render::render(record, format, &View::for_file(args.output.all));
+        let text = render::render(record, format, &View { all_syscalls: args.output.all, ..View::default() })?;
         if path == Path::new("-") {
             print(&text)?;
         } else {

@@ -19,7 +19,7 @@ pub fn run(args: &ListArgs) -> CommandResult {
     let wanted = |what: ListWhat| args.what.is_none_or(|only| only == what);
     let mut text = String::new();
     if wanted(ListWhat::Strategies) {
-        let source = ScriptSource::find(args.clients_file.as_deref()).code(Code::Usage)?;
+        let source = ScriptSource::from_env(args.clients_file.clone()).code(Code::Usage)?;
         strategies(&mut text, &Registry::load(&source).code(Code::Usage)?)?;
     }
     if wanted(ListWhat::Engines) {

@@ -6,6 +6,7 @@ pub mod list;
 pub mod responder;
 pub mod schema;
 pub mod secrets;
+pub mod terminal;
 pub mod worker;
 
 use std::io::{self, Write};

@@ -1,5 +1,9 @@
 //! How system calls are counted: the contract that every engine keeps, and the list of engines.
 
+mod none;
+mod ptrace;
+mod start;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
@@ -8,6 +12,9 @@ use std::time::Duration;
 
 use crate::tally::PhaseTallies;
 use crate::units::{Measured, Nanos};
+
+pub use none::Untraced;
+pub use ptrace::Ptrace;
 
 /// The engines, in the order in which `auto` prefers them for a full count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -116,6 +123,8 @@ pub enum Selection {
     All,
     /// Only these; the others run at full speed where the engine can arrange it.
     Only(Vec<crate::tally::Syscall>),
+    /// All but these, unknown numbers included.
+    Except(Vec<crate::tally::Syscall>),
 }
 
 /// What to count and how: everything an engine needs beside the programs.
@@ -128,6 +137,8 @@ pub struct Request {
     /// Whether tracer and tracees may be kept on one CPU (a stop costs a seventh of what it costs
     /// otherwise). The tracee still sees its own affinity.
     pub pin: bool,
+    /// Whether to measure system CPU time per call; it makes every stop a little slower.
+    pub cpu_time: bool,
 }
 
 /// How one program ended.
@@ -158,6 +169,8 @@ pub struct Outcome {
     pub exits: Vec<Exit>,
     /// What was counted, all programs and their descendants together.
     pub tallies: Measured<PhaseTallies>,
+    /// How long each program's measured window was open, in the order they were given.
+    pub windows: Vec<Measured<Nanos>>,
     /// User and system CPU time of the programs and the descendants they waited for.
     pub cpu: Measured<CpuTimes>,
     /// Threads and processes seen.
@@ -243,6 +256,17 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// A program that cannot be executed, or tracing that is not permitted.
     fn launch(&self, programs: Vec<Program>, request: &Request) -> Result<Box<dyn Session>, EngineError>;
+}
+
+/// All engines, in the order of [`EngineKind`].
+pub const ENGINES: &[&dyn Engine] = &[&Ptrace, &Untraced];
+
+/// The engine of a kind.
+pub fn engine(kind: EngineKind) -> &'static dyn Engine {
+    match kind {
+        EngineKind::Ptrace => &Ptrace,
+        EngineKind::None => &Untraced,
+    }
 }
 
 /// Programs running under an engine.

@@ -58,7 +58,7 @@ impl Row {
     pub fn axes(&self) -> Axes {
         Axes {
             op: self.op.name().to_owned(),
-            transport: self.strategy.name.transport.name().to_owned(),
+            transport: self.strategy.transport.name().to_owned(),
             pipeline: self.batch,
             payload_bytes: self.payload_bytes,
             clients: self.clients,
@@ -89,13 +89,15 @@ impl Row {
 pub fn rows(strategies: &[Strategy], matrix: &Matrix) -> Vec<Row> {
     let mut rows = Vec::new();
     for strategy in strategies {
-        let batches = match (strategy.pipelines(), strategy.batches_when_asked(), matrix.pipeline.as_slice()) {
-            (true, _, []) => vec![DEFAULT_PIPELINE],
-            (true, _, depths) | (false, true, depths @ [_, ..]) => depths.to_vec(),
-            (false, _, _) => vec![1],
+        let mut strategy = strategy.clone();
+        strategy.mode.pipeline |= strategy.mode.depth_when_asked && !matrix.pipeline.is_empty();
+        let batches = match (strategy.mode.pipeline, matrix.pipeline.as_slice()) {
+            (false, _) => &[1],
+            (true, []) => &[DEFAULT_PIPELINE],
+            (true, depths) => depths,
         };
         for op in &matrix.ops {
-            for batch in &batches {
+            for batch in batches {
                 for payload_bytes in &matrix.payload_bytes {
                     for clients in &matrix.clients {
                         rows.push(Row {

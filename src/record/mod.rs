@@ -3,6 +3,8 @@
 //! Everything before this stage fills a [`Record`]; everything after reads one. The JSON form is apart,
 //! in [`wire`], so that names there can stay when types here change.
 
+pub mod failure;
+mod from_tally;
 pub mod latency;
 pub mod stats;
 pub mod wire;
@@ -12,6 +14,7 @@ use std::collections::BTreeMap;
 use crate::explain::Finding;
 use crate::units::{Measured, Nanos, Ops};
 
+pub use failure::{Failure, FailureKind, Stage};
 pub use latency::Latency;
 pub use stats::Interval;
 
@@ -155,6 +158,8 @@ pub struct StrategyResult {
     pub status: Status,
     /// Why, for every status but `Ok`.
     pub reason: Option<String>,
+    /// The first failure, with what was read at that moment.
+    pub failure: Option<Failure>,
     /// The untraced rounds.
     pub timed: Measured<Timed>,
     /// The counted pass.
@@ -291,9 +296,16 @@ pub struct PhaseCounts {
 impl PhaseCounts {
     /// All calls that returned.
     pub fn total(&self) -> u64 {
-        self.syscalls.values().map(|c| c.calls).sum()
+        // Saturating: a record may come from a file that somebody made.
+        self.syscalls
+            .values()
+            .fold(0, |sum, call| sum.saturating_add(call.calls))
     }
 }
+
+/// Stands in the place of an errno name where a table says how many calls failed and not how
+/// (`strace -c`).
+pub const UNNAMED_ERRNO: &str = "unnamed";
 
 /// One system call over one phase.
 #[derive(Debug, Clone, PartialEq)]
@@ -302,7 +314,8 @@ pub struct CallCounts {
     pub calls: u64,
     /// Calls that were entered and never returned.
     pub unfinished: u64,
-    /// Failed calls by errno name.
+    /// Failed calls by errno name; under [`UNNAMED_ERRNO`] those of a source that counts failures without
+    /// saying which.
     pub errors: Measured<BTreeMap<String, u64>>,
     /// Calls restarted by the kernel after a signal, by code.
     pub restarts: BTreeMap<String, u64>,
@@ -321,7 +334,8 @@ pub struct CallCounts {
 impl CallCounts {
     /// Failed calls, restarts apart; `None` when the source does not tell.
     pub fn failed(&self) -> Option<u64> {
-        self.errors.known().map(|errors| errors.values().sum())
+        let errors = self.errors.known()?;
+        Some(errors.values().fold(0, |sum: u64, n| sum.saturating_add(*n)))
     }
 }
 
@@ -349,6 +363,17 @@ impl Verdict {
             Verdict::Fail => "fail",
             Verdict::Unknown => "unknown",
             Verdict::NotApplicable => "not_applicable",
+        }
+    }
+
+    /// The word in a sentence.
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::Ok => "ok",
+            Verdict::Warn => "WARN",
+            Verdict::Fail => "FAIL",
+            Verdict::Unknown => "unknown",
+            Verdict::NotApplicable => "not applicable",
         }
     }
 }

@@ -36,7 +36,7 @@ impl Bench<'_> {
             if !states[i].is_live() {
                 continue;
             }
-            self.progress.step(&format!("{} counted by {}", self.rows[i].strategy.name, engine.kind()));
+            self.progress.step(&format!("{} counted by {}", self.rows[i].strategy.name(), engine.kind()));
             self.count_row(i, &mut states[i], engine);
             let record = self.record(states, frame, false);
             (self.save)(&record)?;
@@ -57,7 +57,7 @@ impl Bench<'_> {
                 state.introduce(&ready);
                 workers
             }
-            Err(error) => return state.fail_count(error, self.server, row, self.interrupt),
+            Err(error) => return self.fail(i, state, error, true),
         };
         let before = self.server.snapshot();
         let round = workers.round(self.round_limit(RoundLength::Ops(ops)), self.interrupt);
@@ -68,8 +68,11 @@ impl Bench<'_> {
         };
         let ended = round.and_then(|round| Ok((round, workers.finish(GOODBYE)?)));
         match ended {
-            Ok((round, outcome)) => state.add_counted(row, engine, &round.dones, outcome, view),
-            Err(error) => state.fail_count(error, self.server, row, self.interrupt),
+            Ok((round, outcome)) => {
+                state.add_counted(row, engine, &round.dones, outcome, view);
+                self.note_failed_operations(i, state, true);
+            }
+            Err(error) => self.fail(i, state, error, true),
         }
     }
 
@@ -126,7 +129,7 @@ pub(super) fn counted(
             "no operation was completed",
         )),
         floor_ratio: per_op(window.total()).map(|total| total / floor),
-        phases: Phases::from_tallies(&tallies, capabilities),
+        phases: Phases::from_tallies(&tallies, capabilities, false),
         client_errors: errors,
         cpu: outcome.cpu.map(|cpu| (cpu.user, cpu.system)),
         notes: outcome.notes,

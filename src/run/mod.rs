@@ -7,13 +7,14 @@ pub mod interrupt;
 pub mod ledger;
 
 mod counted;
+mod failure;
 mod state;
 mod timed;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::cmd::secrets;
-use crate::engine::{Engine, Program, Request};
+use crate::engine::{Engine, Request};
 use crate::explain::explain;
 use crate::limits::{self, Load};
 use crate::plan::rows::{Common, Row, share};
@@ -21,10 +22,8 @@ use crate::proc::{self, Root};
 use crate::record::{Counters, Host, Kind, LimitReading, PlanInfo, Record};
 use crate::server::Server;
 use crate::strategy::Presence;
-use crate::strategy::contract::{Connect, Stop, Transport};
+use crate::strategy::contract::{Connect, Endpoint, Stop, Transport};
 use crate::strategy::worker::{WorkerError, Workers};
-use crate::units::Measured;
-
 use interrupt::Interrupt;
 use state::RowState;
 
@@ -120,12 +119,12 @@ impl Bench<'_> {
     /// Marks the rows whose client is missing or whose transport the server does not offer.
     fn skip_what_cannot_run(&self, states: &mut [RowState]) {
         for (row, state) in self.rows.iter().zip(states) {
-            match row.strategy.presence() {
+            match row.strategy.client.presence() {
                 Presence::Ready { version } => state.client.version = version,
-                Presence::Missing { why, install } => state.skip(format!("{why}; {install}")),
+                Presence::Missing { why, install } => state.skip(format!("{why}; to install: {install}")),
             }
-            if self.server.endpoint(row.strategy.name.transport).is_none() {
-                state.skip(match row.strategy.name.transport {
+            if self.server.endpoint(row.strategy.transport).is_none() {
+                state.skip(match row.strategy.transport {
                     Transport::Tcp => {
                         "the server was named by its UNIX socket only; add -h HOST -p PORT".to_owned()
                     }
@@ -143,29 +142,30 @@ impl Bench<'_> {
         live * (rounds + u64::from(self.counting.is_ok()))
     }
 
-    /// The load of the heaviest row, in the terms of the limits.
+    /// The heaviest row, in the terms of the limits.
     fn load(&self) -> Load {
-        let processes = self.rows.iter().map(|r| u64::from(r.clients)).max().unwrap_or(1);
+        let per_op = |row: &&Row| row.strategy.mode.connect == Connect::PerOp;
+        let tcp = |row: &&Row| row.strategy.transport == Transport::Tcp;
+        let heaviest = self.rows.iter().max_by_key(|row| (per_op(row), tcp(row), row.clients));
+        let endpoint = heaviest.and_then(|row| self.server.endpoint(row.strategy.transport));
+        let load = endpoint.map(Load::to).unwrap_or_default();
         Load {
-            processes,
-            connections_per_process: 1,
-            connect_per_op: self.rows.iter().any(|r| r.strategy.mode.connect == Connect::PerOp),
-            tcp: self.rows.iter().any(|r| r.strategy.name.transport == Transport::Tcp),
-            same_host: self.server.is_local(),
-            connects_per_second: None,
+            processes: self.rows.iter().map(|row| u64::from(row.clients)).max().unwrap_or(1),
+            connect_per_op: self.rows.iter().any(|row| per_op(&row)),
             server_pid: self.server.pid(),
+            ..load
         }
     }
 
-    fn counters(&mut self, root: &Root) -> std::collections::BTreeMap<String, u64> {
+    fn counters(&mut self, root: &Root) -> BTreeMap<String, u64> {
         let mut counters = proc::counters(root, None);
         if let Ok(snapshot) = self.server.snapshot() {
-            counters.extend(snapshot.counters());
+            counters.extend(snapshot.named());
         }
         counters
     }
 
-    /// Starts the workers of a row; each is given its share of `stop`.
+    /// Starts the workers of a row; each is given its share of the round.
     fn start(
         &self,
         row: &Row,
@@ -173,24 +173,22 @@ impl Bench<'_> {
         request: &Request,
         length: RoundLength,
     ) -> Result<Workers, WorkerError> {
-        let Some(endpoint) = self.server.endpoint(row.strategy.name.transport) else {
-            return Workers::start(engine, Vec::new(), request);
-        };
-        let programs: Vec<Program> = (0..row.clients)
+        let servers = self.servers(row);
+        let assignments = (0..row.clients)
             .map(|worker| {
                 let stop = match length {
                     RoundLength::Ops(total) => Stop::Ops(share(total, row.clients, worker)),
                     RoundLength::Span(span) => Stop::Seconds(span.as_secs_f64()),
                 };
-                let spec = row.strategy.spec(&row.work(self.common, stop), &endpoint, worker);
-                let mut program = row.strategy.program(&spec);
-                for name in secrets::VARIABLES {
-                    program.env.insert(name.into(), "".into());
-                }
-                program
+                row.strategy.assign(&row.work(self.common, stop), &servers, worker)
             })
             .collect();
-        Workers::start(engine, programs, request)
+        Workers::start(engine, assignments, request)
+    }
+
+    /// The addresses that the workers of a row are given.
+    fn servers(&self, row: &Row) -> Vec<Endpoint> {
+        self.server.endpoint(row.strategy.transport).cloned().into_iter().collect()
     }
 
     /// How long a round may take before its workers count as hung. Rounds by operations are given 5 ms
@@ -224,7 +222,7 @@ impl Bench<'_> {
             tool_version: env!("CARGO_PKG_VERSION").to_owned(),
             complete,
             host: frame.host.clone(),
-            server: Some(self.server.info()),
+            server: Some(self.server.info().clone()),
             plan: self.settings.plan.clone(),
             strategies,
             limits: frame.limits.clone(),
@@ -240,5 +238,5 @@ impl Bench<'_> {
 struct Frame {
     host: Host,
     limits: Vec<LimitReading>,
-    before: std::collections::BTreeMap<String, u64>,
+    before: BTreeMap<String, u64>,
 }

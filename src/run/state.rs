@@ -3,19 +3,17 @@
 use std::collections::BTreeMap;
 
 use crate::engine::{Engine, Outcome};
-use crate::explain::evidence::{self, Failure};
 use crate::plan::rows::Row;
 use crate::record::latency::LatencyBuilder;
 use crate::record::{
-    ClientInfo, Counted, Round, ServerOrigin, ServerView, Status, StrategyResult, Timed, stats,
+    ClientInfo, Counted, Failure, Interval, Round, ServerOrigin, ServerView, Status, StrategyResult, Timed,
+    stats,
 };
-use crate::server::Server;
 use crate::strategy::contract::Done;
-use crate::strategy::worker::{Ready, RoundOutcome, WorkerError};
+use crate::strategy::worker::{Ready, RoundOutcome};
 use crate::units::{Grouped, Measured, Nanos, Ops, escape};
 
 use super::counted;
-use super::interrupt::Interrupt;
 use super::ledger::{Verification, verify};
 
 /// How much of a client's error text is kept.
@@ -27,6 +25,9 @@ pub(super) struct RowState {
     pub(super) rounds: Vec<Round>,
     pub(super) counted: Measured<Counted>,
     skipped: Option<String>,
+    /// Whether the row was taken out because its workers failed.
+    failed: bool,
+    /// The first failure, of the workers or of operations.
     failure: Option<Failure>,
     latency: LatencyBuilder,
     /// Operations claimed and failed over everything the server's view covers.
@@ -38,10 +39,11 @@ pub(super) struct RowState {
 impl RowState {
     pub(super) fn new(row: &Row) -> RowState {
         RowState {
-            client: ClientInfo { name: row.strategy.name.client.clone(), ..ClientInfo::default() },
+            client: ClientInfo { name: row.strategy.client.name().to_owned(), ..ClientInfo::default() },
             rounds: Vec::new(),
             counted: Measured::NotMeasured("the run ended before this row was counted".to_owned()),
             skipped: None,
+            failed: false,
             failure: None,
             latency: LatencyBuilder::new(row.batch > 1),
             claimed: Ops(0),
@@ -52,7 +54,7 @@ impl RowState {
 
     /// Whether the row still takes part.
     pub(super) fn is_live(&self) -> bool {
-        self.skipped.is_none() && self.failure.is_none()
+        self.skipped.is_none() && !self.failed
     }
 
     /// Takes the row out before it ran.
@@ -64,43 +66,30 @@ impl RowState {
     /// Keeps what the workers say of themselves.
     pub(super) fn introduce(&mut self, ready: &[Ready]) {
         let Some(first) = ready.first() else { return };
-        for (name, value) in &first.versions {
-            let text = match value {
-                serde_json::Value::Null => continue,
-                serde_json::Value::String(text) => text.clone(),
-                other => other.to_string(),
-            };
-            let text = escape(&text, ERROR_TEXT);
+        for (name, text) in &first.versions {
             if *name == self.client.name {
-                self.client.version = text;
+                self.client.version = text.clone();
             } else {
-                self.client.environment.insert(escape(name, 40), text);
+                self.client.environment.insert(name.clone(), text.clone());
             }
         }
     }
 
-    /// Takes the row out because a worker failed, with what the machine and the server say at that
-    /// moment.
-    pub(super) fn fail(&mut self, error: WorkerError, server: &mut Server, row: &Row, interrupt: &Interrupt) {
-        if interrupt.requested() {
-            return;
-        }
-        self.counted = Measured::NotMeasured("the row failed before it was counted".to_owned());
-        self.failure = Some(evidence::of_worker(&error, server, row.strategy.name.transport, row.clients));
+    /// Takes the row out because its workers failed; rounds that it had stay.
+    pub(super) fn fail(&mut self, failure: Failure) {
+        self.counted = Measured::NotMeasured(format!("the row failed {}", failure.stage.words()));
+        self.failed = true;
+        self.failure = Some(failure);
     }
 
-    /// The counted pass failed; the timed rounds stay.
-    pub(super) fn fail_count(
-        &mut self,
-        error: WorkerError,
-        server: &mut Server,
-        row: &Row,
-        interrupt: &Interrupt,
-    ) {
-        self.fail(error, server, row, interrupt);
-        if let Some(failure) = &self.failure {
-            self.counted = Measured::NotMeasured(format!("the counted pass failed: {}", failure.message));
-        }
+    /// The client's words for failed operations when nobody has looked into them yet.
+    pub(super) fn new_trouble(&self) -> Option<String> {
+        if self.failure.is_some() { None } else { self.first_error().map(|(text, _)| text) }
+    }
+
+    /// Keeps what was read when operations failed; the row goes on.
+    pub(super) fn trouble(&mut self, failure: Failure) {
+        self.failure = Some(failure);
     }
 
     /// Adds a round; a warm-up round only counts for the ledger.
@@ -112,7 +101,7 @@ impl RowState {
         }
         for done in &outcome.dones {
             if let Some(latency) = &done.latency {
-                self.latency.add(latency);
+                self.latency.add_all(&latency.hist);
             }
         }
         let asked = Ops(outcome.dones.iter().map(|d| d.asked).sum());
@@ -142,12 +131,8 @@ impl RowState {
         }
     }
 
-    fn rates(&self) -> Vec<f64> {
-        rates(&self.rounds)
-    }
-
     fn median(&self) -> Option<f64> {
-        stats::bootstrap(&self.rates()).map(|interval| interval.median)
+        stats::median(&rates(&self.rounds).into_iter().flatten().collect::<Vec<_>>())
     }
 
     /// The row as the record keeps it.
@@ -160,7 +145,7 @@ impl RowState {
         let view = self.view.clone().unwrap_or_else(|| Measured::NotMeasured("no round was run".to_owned()));
         let (status, reason) = self.status(row, &view, origin);
         StrategyResult {
-            name: row.strategy.name.to_string(),
+            name: row.strategy.name().to_string(),
             axes: row.axes(),
             client: self.client.clone(),
             status,
@@ -173,17 +158,18 @@ impl RowState {
     }
 
     fn timed(&self, baseline: Option<&[Round]>) -> Measured<Timed> {
-        let Some(ops_per_s) = stats::bootstrap(&self.rates()) else {
+        let own = rates(&self.rounds);
+        let Some(ops_per_s) = Interval::of(&own.iter().copied().flatten().collect::<Vec<_>>()) else {
             return Measured::NotMeasured("no timed round completed an operation".to_owned());
         };
         let vs_baseline = match baseline {
             None => Measured::NotMeasured("this row is the baseline".to_owned()),
             Some(rounds) => Measured::from_option(
-                stats::ratio_by_round(&self.rates(), &rates(rounds)),
+                stats::ratio_by_round(&own, &rates(rounds)),
                 "the baseline has no round to compare with",
             ),
         };
-        let latency = Measured::from_option(self.latency.finish(), "the client keeps no histogram");
+        let latency = Measured::from_option(self.latency.clone().finish(), "the client keeps no histogram");
         Measured::Known(Timed { rounds: self.rounds.clone(), ops_per_s, vs_baseline, latency })
     }
 
@@ -196,17 +182,17 @@ impl RowState {
         if let Some(why) = &self.skipped {
             return (Status::Skipped, Some(why.clone()));
         }
-        if let Some(failure) = &self.failure {
+        if let (true, Some(failure)) = (self.failed, &self.failure) {
             return (Status::Failed, Some(failure.message.clone()));
         }
         if self.view.is_none() {
             return (Status::Skipped, Some("the run was interrupted before this row".to_owned()));
         }
         if self.claimed.0 == 0 && self.unsure > 0 {
-            return (Status::Failed, self.first_error());
+            return (Status::Failed, self.error_line());
         }
         match verify(row.op, self.claimed, self.unsure, view, origin) {
-            Verification::Confirmed if self.unsure > 0 => (Status::Ok, self.first_error()),
+            Verification::Confirmed if self.unsure > 0 => (Status::Ok, self.error_line()),
             Verification::Confirmed => (Status::Ok, None),
             Verification::Differs { claimed, served } => (
                 Status::Unverified,
@@ -223,7 +209,7 @@ impl RowState {
     }
 
     /// The most frequent error of the client over all rounds, in its words.
-    fn first_error(&self) -> Option<String> {
+    fn first_error(&self) -> Option<(String, u64)> {
         let mut sum: BTreeMap<&str, u64> = BTreeMap::new();
         let counted = self.counted.known().map(|c| &c.client_errors);
         for errors in self.rounds.iter().map(|r| &r.errors).chain(counted) {
@@ -231,13 +217,19 @@ impl RowState {
                 *sum.entry(text).or_default() += n;
             }
         }
-        let (text, n) = sum.into_iter().max_by_key(|(_, n)| *n)?;
+        sum.into_iter().max_by_key(|(_, n)| *n).map(|(text, n)| (text.to_owned(), n))
+    }
+
+    fn error_line(&self) -> Option<String> {
+        let (text, n) = self.first_error()?;
         Some(format!("{} operations failed: {text}", Grouped(n)))
     }
 }
 
-fn rates(rounds: &[Round]) -> Vec<f64> {
-    rounds.iter().filter_map(|r| r.ops.per_second(r.elapsed)).collect()
+/// Operations per second of each round; a round that completed none has a rate of 0, one without any
+/// time has none.
+fn rates(rounds: &[Round]) -> Vec<Option<f64>> {
+    rounds.iter().map(|r| r.ops.per_second(r.elapsed)).collect()
 }
 
 /// One round of several workers: operations and errors add up, and the slowest worker gives the time.

@@ -5,10 +5,11 @@ use std::time::Duration;
 use crate::engine::{Request, Selection, Window};
 use crate::plan::order::balanced;
 use crate::record::Record;
+use crate::strategy::worker::WorkerError;
 use crate::units::Measured;
 
 use super::state::RowState;
-use super::{Bench, Frame, WARM_WORKERS, Workers};
+use super::{Bench, Frame, WARM_WORKERS, Workers, failure};
 
 /// How long ended workers are given to go away.
 const GOODBYE: Duration = Duration::from_secs(5);
@@ -36,7 +37,7 @@ impl Bench<'_> {
                 if !states[i].is_live() {
                     continue;
                 }
-                self.progress.step(&format!("{} round {} of {rounds}", self.rows[i].strategy.name, round + 1));
+                self.progress.step(&format!("{} round {} of {rounds}", self.rows[i].strategy.name(), round + 1));
                 let workers = warm[i].take();
                 warm[i] = self.one_round(i, &mut states[i], workers, kept, keep_warm);
             }
@@ -50,6 +51,25 @@ impl Bench<'_> {
             let _ = workers.finish(GOODBYE);
         }
         Ok(())
+    }
+
+    /// Takes a row out because its workers failed; an interruption is no failure.
+    pub(super) fn fail(&mut self, i: usize, state: &mut RowState, error: WorkerError, counted: bool) {
+        if self.interrupt.requested() {
+            return;
+        }
+        if let Some(endpoint) = self.servers(&self.rows[i]).first() {
+            state.fail(failure::of_workers(&error, counted, endpoint, self.server));
+        }
+    }
+
+    /// Reads the machine when operations of a row have failed for the first time.
+    pub(super) fn note_failed_operations(&mut self, i: usize, state: &mut RowState, counted: bool) {
+        let Some(text) = state.new_trouble() else { return };
+        if let Some(endpoint) = self.servers(&self.rows[i]).first() {
+            let failure = failure::of_operations(&text, counted, endpoint, self.server);
+            state.trouble(failure);
+        }
     }
 
     /// One round of one row. Returns its workers when they can serve another round.
@@ -74,7 +94,7 @@ impl Bench<'_> {
         let mut workers = match started {
             Ok(workers) => workers,
             Err(error) => {
-                state.fail(error, self.server, row, self.interrupt);
+                self.fail(i, state, error, false);
                 return None;
             }
         };
@@ -88,6 +108,7 @@ impl Bench<'_> {
         match outcome {
             Ok(outcome) => {
                 state.add_round(&outcome, view, kept);
+                self.note_failed_operations(i, state, false);
                 if keep_warm {
                     return Some(workers);
                 }
@@ -95,7 +116,7 @@ impl Bench<'_> {
                 None
             }
             Err(error) => {
-                state.fail(error, self.server, row, self.interrupt);
+                self.fail(i, state, error, false);
                 None
             }
         }

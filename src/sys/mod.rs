@@ -1,1 +1,7 @@
-//! sys
+//! The only unsafe code: system calls that have no safe wrapper, each behind a function that cannot be
+//! called wrongly.
+
+pub mod lifetime;
+pub mod process;
+pub mod ptrace;
+pub mod spawn;

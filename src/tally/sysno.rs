@@ -34,6 +34,13 @@ impl Abi {
         Abi::X86_64
     };
 
+    /// The ABIs by which a process on a machine of this kind can call.
+    pub const ON_THIS_MACHINE: &[Abi] = if cfg!(target_arch = "aarch64") {
+        &[Abi::Aarch64, Abi::Arm]
+    } else {
+        &[Abi::X86_64, Abi::X32, Abi::I386]
+    };
+
     /// The short name that marks a foreign call in tables (`i386:brk`).
     pub fn name(self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
@@ -75,6 +82,65 @@ impl Syscall {
         Syscall { abi, number: raw }
     }
 
+    /// The call inside a multiplexer of the 32-bit table: `socketcall` and `ipc` carry the real call as
+    /// their first argument. It is counted under its own name, as strace does.
+    ///
+    /// Such a call has no number of its own; here it is the multiplexer's with the inner number in the
+    /// upper half. An inner number that does not exist leaves the multiplexer as it is.
+    pub fn inside_multiplexer(self, inner: u64) -> Syscall {
+        if self.abi != Abi::I386 || multiplexed(self.number).is_none() {
+            return self;
+        }
+        // `ipc` keeps a version in the upper 16 bits of the inner number.
+        let whole = Syscall {
+            abi: Abi::I386,
+            number: self.number | ((inner & 0xffff) << 32),
+        };
+        if whole.bare_name().is_some() { whole } else { self }
+    }
+
+    /// The number of the multiplexer that this call was made through.
+    pub fn multiplexed_by(self) -> Option<u64> {
+        (self.abi == Abi::I386 && self.number >> 32 != 0).then_some(self.number & 0xffff_ffff)
+    }
+
+    /// The call of that name in an ABI's table.
+    pub fn by_name(abi: Abi, name: &str) -> Option<Syscall> {
+        let table = match abi {
+            Abi::X86_64 => name
+                .parse::<syscalls::x86_64::Sysno>()
+                .ok()
+                .map(|s| s.id() as u64),
+            Abi::X32 => x32_number(name),
+            Abi::I386 => name.parse::<syscalls::x86::Sysno>().ok().map(|s| s.id() as u64),
+            Abi::Aarch64 => name
+                .parse::<syscalls::aarch64::Sysno>()
+                .ok()
+                .map(|s| s.id() as u64),
+            Abi::Arm => name.parse::<syscalls::arm::Sysno>().ok().map(|s| s.id() as u64),
+            Abi::Other(_) => None,
+        };
+        table.map(|number| Syscall { abi, number })
+    }
+
+    /// Every call of that name that a process on this machine can make: in the native table, in the
+    /// tables of foreign ABIs, and through multiplexers.
+    pub fn all_by_name(name: &str) -> Vec<Syscall> {
+        let plain = Abi::ON_THIS_MACHINE
+            .iter()
+            .filter_map(|abi| Syscall::by_name(*abi, name));
+        let inside = [SOCKETCALL, IPC].into_iter().flat_map(|outer| {
+            let calls = multiplexed(outer).unwrap_or_default();
+            let found = calls.iter().enumerate().filter(|(_, inner)| **inner == name);
+            found.map(move |(inner, _)| Syscall {
+                abi: Abi::I386,
+                number: outer | ((inner as u64) << 32),
+            })
+        });
+        let inside = inside.filter(|_| Abi::ON_THIS_MACHINE.contains(&Abi::I386));
+        plain.chain(inside).collect()
+    }
+
     /// A call of the native ABI by its number (`libc::SYS_*`).
     pub const fn native(number: i64) -> Syscall {
         Syscall {
@@ -85,6 +151,13 @@ impl Syscall {
 
     /// The bare name in its own table; `None` for a number the table does not know.
     pub fn bare_name(self) -> Option<&'static str> {
+        if let Some(outer) = self.multiplexed_by() {
+            let inner = usize::try_from(self.number >> 32).ok()?;
+            return multiplexed(outer)?
+                .get(inner)
+                .copied()
+                .filter(|name| !name.is_empty());
+        }
         let number = usize::try_from(self.number).ok()?;
         match self.abi {
             Abi::X86_64 => syscalls::x86_64::Sysno::new(number).map(|s| s.name()),
@@ -113,48 +186,120 @@ impl Syscall {
 
 /// x32 shares the x86-64 numbers below 512 and has its own for calls whose structures differ.
 /// Source: `arch/x86/entry/syscalls/syscall_64.tbl`, the rows marked x32.
+const X32_OWN: [&str; 36] = [
+    "rt_sigaction",
+    "rt_sigreturn",
+    "ioctl",
+    "readv",
+    "writev",
+    "recvfrom",
+    "sendmsg",
+    "recvmsg",
+    "execve",
+    "ptrace",
+    "rt_sigpending",
+    "rt_sigtimedwait",
+    "rt_sigqueueinfo",
+    "sigaltstack",
+    "timer_create",
+    "mq_notify",
+    "kexec_load",
+    "waitid",
+    "set_robust_list",
+    "get_robust_list",
+    "vmsplice",
+    "move_pages",
+    "preadv",
+    "pwritev",
+    "rt_tgsigqueueinfo",
+    "recvmmsg",
+    "sendmmsg",
+    "process_vm_readv",
+    "process_vm_writev",
+    "setsockopt",
+    "getsockopt",
+    "io_setup",
+    "io_submit",
+    "execveat",
+    "preadv2",
+    "pwritev2",
+];
+
 fn x32_name(number: usize) -> Option<&'static str> {
-    const OWN: [&str; 36] = [
-        "rt_sigaction",
-        "rt_sigreturn",
-        "ioctl",
-        "readv",
-        "writev",
-        "recvfrom",
-        "sendmsg",
-        "recvmsg",
-        "execve",
-        "ptrace",
-        "rt_sigpending",
-        "rt_sigtimedwait",
-        "rt_sigqueueinfo",
-        "sigaltstack",
-        "timer_create",
-        "mq_notify",
-        "kexec_load",
-        "waitid",
-        "set_robust_list",
-        "get_robust_list",
-        "vmsplice",
-        "move_pages",
-        "preadv",
-        "pwritev",
-        "rt_tgsigqueueinfo",
-        "recvmmsg",
-        "sendmmsg",
-        "process_vm_readv",
-        "process_vm_writev",
-        "setsockopt",
-        "getsockopt",
-        "io_setup",
-        "io_submit",
-        "execveat",
-        "preadv2",
-        "pwritev2",
-    ];
     match number {
-        512.. => OWN.get(number - 512).copied(),
+        512.. => X32_OWN.get(number - 512).copied(),
         _ => syscalls::x86_64::Sysno::new(number).map(|s| s.name()),
+    }
+}
+
+fn x32_number(name: &str) -> Option<u64> {
+    match X32_OWN.iter().position(|own| *own == name) {
+        Some(own) => Some(512 + own as u64),
+        None => name
+            .parse::<syscalls::x86_64::Sysno>()
+            .ok()
+            .map(|s| s.id() as u64),
+    }
+}
+
+const SOCKETCALL: u64 = 102;
+const IPC: u64 = 117;
+
+/// The calls inside a multiplexer of the i386 table by their inner number; empty strings are gaps.
+/// Sources: `include/uapi/linux/net.h`, `include/uapi/linux/ipc.h`.
+fn multiplexed(outer: u64) -> Option<&'static [&'static str]> {
+    match outer {
+        SOCKETCALL => Some(&[
+            "",
+            "socket",
+            "bind",
+            "connect",
+            "listen",
+            "accept",
+            "getsockname",
+            "getpeername",
+            "socketpair",
+            "send",
+            "recv",
+            "sendto",
+            "recvfrom",
+            "shutdown",
+            "setsockopt",
+            "getsockopt",
+            "sendmsg",
+            "recvmsg",
+            "accept4",
+            "recvmmsg",
+            "sendmmsg",
+        ]),
+        IPC => Some(&[
+            "",
+            "semop",
+            "semget",
+            "semctl",
+            "semtimedop",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "msgsnd",
+            "msgrcv",
+            "msgget",
+            "msgctl",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "shmat",
+            "shmdt",
+            "shmget",
+            "shmctl",
+        ]),
+        _ => None,
     }
 }
 
@@ -178,6 +323,38 @@ mod tests {
             Syscall::from_audit(AUDIT_ARCH_X86_64, 0x4000_0000 | 517).name(),
             "x32:recvfrom"
         );
+    }
+
+    #[test]
+    fn names_lead_back_to_numbers() {
+        for abi in [Abi::X86_64, Abi::X32, Abi::I386, Abi::Aarch64, Abi::Arm] {
+            for number in 0..600 {
+                let call = Syscall { abi, number };
+                let Some(name) = call.bare_name() else { continue };
+                let found = Syscall::by_name(abi, name).expect(name);
+                // x32 lists both numbers of a call that it replaces.
+                assert_eq!(found.bare_name(), Some(name), "{abi:?} {number}");
+                assert!(found == call || abi == Abi::X32, "{abi:?} {number}");
+            }
+        }
+        assert_eq!(Syscall::by_name(Abi::X86_64, "no_such_call"), None);
+    }
+
+    #[test]
+    fn calls_inside_multiplexers_have_their_own_names() {
+        let socketcall = Syscall::from_audit(AUDIT_ARCH_I386, SOCKETCALL);
+        assert_eq!(socketcall.inside_multiplexer(3).name(), "i386:connect");
+        assert_eq!(
+            socketcall.inside_multiplexer(3).multiplexed_by(),
+            Some(SOCKETCALL)
+        );
+        assert_eq!(socketcall.inside_multiplexer(99), socketcall);
+        assert_eq!(socketcall.inside_multiplexer(0), socketcall);
+        let ipc = Syscall::from_audit(AUDIT_ARCH_I386, IPC);
+        assert_eq!(ipc.inside_multiplexer(1 << 16 | 21).name(), "i386:shmat");
+        let native = Syscall::native(102);
+        assert_eq!(native.inside_multiplexer(3), native);
+        assert_eq!(Syscall::all_by_name("connect").len(), 4);
     }
 
     #[test]

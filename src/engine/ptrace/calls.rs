@@ -1,0 +1,464 @@
+//! System call stops: what is counted at the entry and at the return of a call.
+
+use std::time::Instant;
+
+use super::counts::Slot;
+use super::descriptors::{Descriptors, Owner};
+use super::memory;
+use super::peers::{Peers, address_name};
+use super::roles::Role;
+use super::state::{InCall, ProgramState, Tracee};
+use super::tracing::{NEAR_THE_END, Tracing, checked};
+use super::window::{CLOSING, OPENING};
+use crate::engine::EngineError;
+use crate::sys::ptrace::{Entry, PtraceError, Stopped, SyscallStop, Until};
+use crate::tally::{Abi, Errno, Syscall};
+use crate::units::Nanos;
+
+/// The result of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Return {
+    value: i64,
+    error: Option<Errno>,
+}
+
+impl Return {
+    fn of(value: i64, failed: bool, role: Role) -> Return {
+        // What rt_sigreturn "returns" is the register of the code that the signal interrupted, and may
+        // look like an error by chance.
+        let failed = failed && role != Role::SignalReturn;
+        let error = failed.then(|| Errno(i32::try_from(-value).unwrap_or(i32::MAX)));
+        Return { value, error }
+    }
+
+    fn count(self) -> Option<u64> {
+        if self.error.is_some() {
+            None
+        } else {
+            u64::try_from(self.value).ok()
+        }
+    }
+}
+
+impl Tracing {
+    /// A stop at the entry or the return of a call.
+    pub(super) fn at_syscall(&mut self, stopped: Stopped, now: Instant) -> Result<(), EngineError> {
+        match stopped.syscall() {
+            Ok(SyscallStop::Entry(entry) | SyscallStop::Seccomp(entry)) => self.enter(stopped, &entry, now),
+            Ok(SyscallStop::Exit { result, failed }) => {
+                self.leave(&stopped, result, failed, now);
+                self.resume(stopped, 0)
+            }
+            Ok(SyscallStop::None) => self.resume(stopped, 0),
+            Err(PtraceError::Gone) => Ok(()),
+            Err(PtraceError::Failed(source)) => Err(EngineError::System {
+                operation: "ask for the system call (needs Linux 5.3)",
+                pid: stopped.tid().as_raw(),
+                source,
+            }),
+        }
+    }
+
+    fn enter(&mut self, stopped: Stopped, entry: &Entry, now: Instant) -> Result<(), EngineError> {
+        let mut call = Syscall::from_audit(entry.arch, entry.number);
+        let mut args = entry.args;
+        if call.abi == Abi::I386 {
+            call = call.inside_multiplexer(args[0]);
+            if call.multiplexed_by().is_some() {
+                args = multiplexed_arguments(&stopped, args);
+            }
+        }
+        let native = call.abi == Abi::NATIVE;
+        let treatment = self.roles.of(call);
+        let tid = stopped.tid();
+        let Some(tracee) = self.tracees.get_mut(&tid.as_raw()) else {
+            return Ok(());
+        };
+        let program = &mut self.programs[tracee.program];
+
+        match treatment.role {
+            role if role.closes() => closes(&mut self.descriptors, tracee, role, &args),
+            Role::Write | Role::WriteVector | Role::Send if args[0] == 1 && native => {
+                if program.window.may_close() {
+                    let mut bytes = [0; CLOSING.len()];
+                    let n = if treatment.role == Role::WriteVector {
+                        memory::read_gathered(&stopped, args[1], args[2], &mut bytes)
+                    } else {
+                        let length = usize::try_from(args[2]).unwrap_or(usize::MAX).min(bytes.len());
+                        memory::read(&stopped, args[1], &mut bytes[..length])
+                    };
+                    program.window.will_write(&bytes[..n], now);
+                }
+            }
+            Role::ExitGroup if program.root == tracee.tgid => self.ask_usage = NEAR_THE_END,
+            _ => {}
+        }
+
+        if let Some(slot) = tracee.call.take().and_then(|earlier| earlier.slot) {
+            program.counts.slot(slot).never_returned();
+        }
+        let slot = treatment
+            .counted
+            .then(|| program.counts.enter(program.window.phase(), call));
+        let until = if slot.is_none() && !needs_return(treatment.role, &args, program) {
+            if self.job.filter.is_empty() {
+                Until::Syscall
+            } else {
+                Until::Event
+            }
+        } else {
+            tracee.call = Some(InCall {
+                slot,
+                role: treatment.role,
+                native,
+                args,
+                entered: Instant::now(),
+                system: self.usage.system,
+            });
+            Until::Syscall
+        };
+        checked("resume", tid, stopped.resume(until, 0).map(drop))
+    }
+
+    fn leave(&mut self, stopped: &Stopped, result: i64, failed: bool, now: Instant) {
+        let tid = stopped.tid();
+        let Some(tracee) = self.tracees.get_mut(&tid.as_raw()) else {
+            return;
+        };
+        let Some(call) = tracee.call.take() else { return };
+        let result = Return::of(result, failed, call.role);
+        let owner = tracee.owner(tid);
+        let program = &mut self.programs[tracee.program];
+        if let Some(slot) = call.slot {
+            let wall = Nanos::from(now.saturating_duration_since(call.entered));
+            let cpu = if self.job.request.cpu_time {
+                Nanos(self.usage.system.0.saturating_sub(call.system.0))
+            } else {
+                Nanos(0)
+            };
+            program.counts.slot(slot).returned(result.error, wall, cpu);
+        }
+        match call.role {
+            Role::Read => {
+                if let (0, true, Some(length)) = (call.args[0], program.window.may_open(), result.count()) {
+                    let mut bytes = [0; OPENING];
+                    let length = usize::try_from(length).unwrap_or(usize::MAX).min(bytes.len());
+                    let n = memory::read(stopped, call.args[1], &mut bytes[..length]);
+                    program.window.has_read(&bytes[..n], now);
+                }
+                self.moved(stopped, call, result, owner);
+            }
+            role if moves(role).is_some() => self.moved(stopped, call, result, owner),
+            Role::Connect => self.connected(stopped, call, result, owner),
+            Role::Accept | Role::SocketControl => {
+                if call.role == Role::Accept
+                    && let Some(fd) = result.count()
+                {
+                    self.descriptors.accepted(tracee.table, fd as i32);
+                }
+                self.led(call, result, owner);
+            }
+            Role::Socket => {
+                if let Some(fd) = result.count() {
+                    self.descriptors.made(tracee.table, fd as i32, call.args[1]);
+                }
+            }
+            Role::Unshare => {
+                if result.error.is_none() && call.args[0] & libc::CLONE_FILES as u64 != 0 {
+                    let own = self.descriptors.copy(tracee.table);
+                    let shared = std::mem::replace(&mut tracee.table, own);
+                    self.descriptors.release(shared);
+                }
+            }
+            Role::GetAffinity => self.show_affinity(stopped, call, result),
+            Role::SetAffinity => {
+                let target = if call.args[0] == 0 {
+                    tid.as_raw()
+                } else {
+                    call.args[0] as i32
+                };
+                if result.error.is_none()
+                    && let Some(target) = self.tracees.get_mut(&target)
+                {
+                    target.own_affinity = true;
+                }
+            }
+            Role::Ptrace if result.error == Some(Errno(libc::EPERM)) => {
+                let name = self.name_of(tid);
+                self.notes.insert(format!(
+                    "{name} used ptrace itself, which the kernel refuses (EPERM) while systally traces it"
+                ));
+            }
+            Role::IoUring if result.error.is_none() => {
+                let name = self.name_of(tid);
+                self.notes.insert(format!(
+                    "{name} uses io_uring; operations that go through the ring are not system calls and are not \
+                     counted"
+                ));
+            }
+            _ => {}
+        }
+    }
+
+    /// Data went through a descriptor, or should have.
+    fn moved(&mut self, stopped: &Stopped, call: InCall, result: Return, owner: Owner) {
+        let Some(flow) = moves(call.role) else { return };
+        let Some(at) = call.slot else { return };
+        if result.error == Some(Errno(libc::EBADF)) {
+            return;
+        }
+        let Some(tracee) = self.tracees.get(&owner.tid.as_raw()) else {
+            return;
+        };
+        let counts = &mut self.programs[tracee.program].counts;
+        let peek = flow
+            .flags
+            .is_some_and(|flags| call.args[flags] & libc::MSG_PEEK as u64 != 0);
+        let moved = result.count().map(|value| match call.role {
+            Role::SendMany | Role::ReceiveMany if call.native => message_bytes(stopped, call.args[1], value),
+            Role::SendMany | Role::ReceiveMany => 0,
+            _ => value,
+        });
+        if let Some(bytes) = moved {
+            let slot: &mut Slot = counts.slot(at);
+            if peek {
+                slot.peeks += 1;
+            } else {
+                slot.bytes += bytes;
+            }
+        }
+        let mut first = true;
+        for (argument, direction) in [(flow.out, Direction::Out), (flow.into, Direction::In)] {
+            let Some(argument) = argument else { continue };
+            let fd = call.args[argument] as i32;
+            let found = self.descriptors.resolve(tracee.table, fd, owner, &mut self.peers);
+            let Some(descriptor) = found else { continue };
+            if std::mem::take(&mut first) {
+                counts.slot(at).led_to(descriptor.peer);
+            }
+            let (true, Some(value)) = (descriptor.socket, result.count()) else {
+                continue;
+            };
+            let phase = counts.phase(at.phase());
+            match direction {
+                // An empty datagram is a send too; `sendfile` of an empty rest is not.
+                Direction::Out if value > 0 || flow.message => {
+                    phase.sends += 1;
+                    descriptor.sent = true;
+                }
+                Direction::In if value > 0 && !peek => {
+                    phase.receives += 1;
+                    if std::mem::take(&mut descriptor.sent) {
+                        phase.round_trips += 1;
+                    }
+                }
+                Direction::Out | Direction::In => {}
+            }
+        }
+    }
+
+    /// A connection was begun, or could not be.
+    fn connected(&mut self, stopped: &Stopped, call: InCall, result: Return, owner: Owner) {
+        let Some(tracee) = self.tracees.get(&owner.tid.as_raw()) else {
+            return;
+        };
+        let counts = &mut self.programs[tracee.program].counts;
+        let mut bytes = [0; 128];
+        let length = usize::try_from(call.args[2])
+            .unwrap_or(usize::MAX)
+            .min(bytes.len());
+        let n = memory::read(stopped, call.args[1], &mut bytes[..length]);
+        let name = address_name(&bytes[..n]);
+        let begun = match result.error {
+            None => true,
+            Some(errno) => errno == Errno(libc::EINPROGRESS),
+        };
+        let fd = call.args[0] as i32;
+        let found = self
+            .descriptors
+            .socket_for_connect(tracee.table, fd, owner, &mut self.peers);
+        let Some(descriptor) = found else { return };
+        let peer = match &name {
+            Some(name) => self.peers.id(name),
+            None => Peers::SOCKET,
+        };
+        if begun {
+            // Without an address the call dissolves a connection.
+            let new = name.is_some() && !descriptor.connected;
+            descriptor.lead_to(peer, name.is_some());
+            if let (true, true, Some(at)) = (new, descriptor.stream, call.slot) {
+                counts.phase(at.phase()).connects += 1;
+            }
+        }
+        if let Some(at) = call.slot {
+            counts.slot(at).led_to(peer);
+        }
+    }
+
+    /// A call on a socket that moves nothing.
+    fn led(&mut self, call: InCall, result: Return, owner: Owner) {
+        let Some(at) = call.slot else { return };
+        if result.error == Some(Errno(libc::EBADF)) {
+            return;
+        }
+        let Some(tracee) = self.tracees.get(&owner.tid.as_raw()) else {
+            return;
+        };
+        let fd = call.args[0] as i32;
+        let found = self.descriptors.resolve(tracee.table, fd, owner, &mut self.peers);
+        if let Some(descriptor) = found {
+            self.programs[tracee.program]
+                .counts
+                .slot(at)
+                .led_to(descriptor.peer);
+        }
+    }
+
+    /// Puts the mask that the tracee would have had into the answer.
+    fn show_affinity(&mut self, stopped: &Stopped, call: InCall, result: Return) {
+        let (Some(pin), Some(length)) = (&self.job.pin, result.count()) else {
+            return;
+        };
+        let target = if call.args[0] == 0 {
+            stopped.tid().as_raw()
+        } else {
+            call.args[0] as i32
+        };
+        let pinned = self
+            .tracees
+            .get(&target)
+            .is_some_and(|tracee| !tracee.own_affinity);
+        if pinned {
+            let length = usize::try_from(length).unwrap_or(0);
+            memory::write(stopped, call.args[2], pin.shown(length));
+        }
+    }
+}
+
+/// Forgets what a call closes. At its entry: when it returns, the number may be another file's already.
+fn closes(descriptors: &mut Descriptors, tracee: &mut Tracee, role: Role, args: &[u64; 6]) {
+    match role {
+        Role::Close => descriptors.forget(tracee.table, args[0] as i32),
+        // A descriptor duplicated onto itself stays what it is.
+        Role::Duplicate if args[0] as i32 != args[1] as i32 => {
+            descriptors.forget(tracee.table, args[1] as i32);
+        }
+        Role::CloseRange => {
+            let flags = args[2] as u32;
+            if flags & libc::CLOSE_RANGE_UNSHARE != 0 {
+                let own = descriptors.copy(tracee.table);
+                descriptors.release(std::mem::replace(&mut tracee.table, own));
+            }
+            if flags & libc::CLOSE_RANGE_CLOEXEC == 0 {
+                descriptors.forget_range(tracee.table, args[0] as u32, args[1] as u32);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Whether the return of a call that is not counted has to be seen.
+fn needs_return(role: Role, args: &[u64; 6], program: &ProgramState) -> bool {
+    match role {
+        Role::Read => args[0] == 0 && program.window.may_open(),
+        Role::GetAffinity | Role::SetAffinity | Role::Ptrace | Role::IoUring => true,
+        _ => false,
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    In,
+    Out,
+}
+
+/// Where a data call has its descriptors and flags.
+#[derive(Debug, Clone, Copy)]
+struct Flow {
+    into: Option<usize>,
+    out: Option<usize>,
+    flags: Option<usize>,
+    message: bool,
+}
+
+fn moves(role: Role) -> Option<Flow> {
+    let none = Flow {
+        into: None,
+        out: None,
+        flags: None,
+        message: false,
+    };
+    match role {
+        Role::Read | Role::ReadOther => Some(Flow {
+            into: Some(0),
+            ..none
+        }),
+        Role::Write | Role::WriteVector | Role::WriteOther => Some(Flow { out: Some(0), ..none }),
+        Role::Send | Role::SendMessage | Role::SendMany => Some(Flow {
+            out: Some(0),
+            message: true,
+            ..none
+        }),
+        Role::Receive | Role::ReceiveMany => Some(Flow {
+            into: Some(0),
+            flags: Some(3),
+            ..none
+        }),
+        Role::ReceiveMessage => Some(Flow {
+            into: Some(0),
+            flags: Some(2),
+            ..none
+        }),
+        Role::SendFile => Some(Flow {
+            out: Some(0),
+            into: Some(1),
+            ..none
+        }),
+        Role::Splice => Some(Flow {
+            into: Some(0),
+            out: Some(2),
+            ..none
+        }),
+        Role::Plain
+        | Role::Socket
+        | Role::Connect
+        | Role::Accept
+        | Role::SocketControl
+        | Role::Close
+        | Role::Duplicate
+        | Role::CloseRange
+        | Role::Unshare
+        | Role::Clone
+        | Role::Clone3
+        | Role::Fork
+        | Role::Exec
+        | Role::GetAffinity
+        | Role::SetAffinity
+        | Role::Ptrace
+        | Role::SignalReturn
+        | Role::ExitGroup
+        | Role::IoUring => None,
+    }
+}
+
+/// The bytes of the messages that `sendmmsg` or `recvmmsg` moved: the 64-bit `struct mmsghdr` is 64 bytes
+/// long and has the length at offset 56.
+fn message_bytes(stopped: &Stopped, list: u64, messages: u64) -> u64 {
+    // UIO_MAXIOV bounds the list.
+    (0..messages.min(1024))
+        .filter_map(|i| memory::read_array(stopped, list.wrapping_add(i * 64 + 56)))
+        .map(|length| u64::from(u32::from_ne_bytes(length)))
+        .sum()
+}
+
+/// The arguments of a call inside `socketcall` are a list of 32-bit words in memory; those of `ipc`
+/// follow the inner number.
+fn multiplexed_arguments(stopped: &Stopped, args: [u64; 6]) -> [u64; 6] {
+    let mut words = [0u8; 24];
+    let n = memory::read(stopped, args[1] & 0xffff_ffff, &mut words);
+    let mut inner = [0; 6];
+    for (argument, word) in inner.iter_mut().zip(words[..n].chunks_exact(4)) {
+        *argument = u64::from(word.try_into().map_or(0, u32::from_ne_bytes));
+    }
+    inner
+}

@@ -1,0 +1,129 @@
+//! The native ptrace engine: every call of every descendant, with errno, time and what its descriptor
+//! leads to, without rights.
+//!
+//! Each tracer thread (`tracing`) owns the tracees it has launched and all that descends from them; state
+//! is kept per thread id. Programs are dealt to one tracer thread per CPU, each kept on its CPU together
+//! with its tracees, because a stop costs a seventh there (`affinity`). `session` is the outside of it.
+//!
+//! What it cannot see: calls that a program denies itself by a seccomp filter of its own, when only
+//! chosen calls are counted (with all calls counted they are seen); operations of io_uring; the clock
+//! calls that the vDSO serves without entering the kernel.
+
+mod affinity;
+mod availability;
+mod calls;
+mod counts;
+mod descriptors;
+mod fast;
+mod filter;
+mod lineage;
+mod memory;
+mod peers;
+mod roles;
+mod session;
+mod state;
+mod tracing;
+mod window;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use nix::sys::signal::SigSet;
+
+use self::affinity::Pin;
+use self::availability::Rights;
+use self::session::PtraceSession;
+use self::tracing::{Control, Job};
+use super::{Availability, Capabilities, Engine, EngineError, EngineKind, Program, Request, Session};
+use crate::proc::Root;
+
+/// The engine. See the module.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Ptrace;
+
+impl Engine for Ptrace {
+    fn kind(&self) -> EngineKind {
+        EngineKind::Ptrace
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            all_calls: true,
+            errors: true,
+            time: true,
+            peers: true,
+            phases: true,
+            exact: true,
+        }
+    }
+
+    fn availability(&self) -> Availability {
+        availability::availability()
+    }
+
+    fn launch(&self, programs: Vec<Program>, request: &Request) -> Result<Box<dyn Session>, EngineError> {
+        let watches = roles::watches(&request.selection, request.window, request.pin);
+        let filter = filter::build(&request.selection, &watches).ok_or(EngineError::Broken {
+            engine: EngineKind::Ptrace,
+            what: "the chosen calls need a longer filter than the kernel accepts; choose fewer, or all"
+                .to_owned(),
+        })?;
+        let rights = Rights::read(&Root::live());
+        let no_new_privs = !filter.is_empty() && !rights.may_filter;
+        let mut notes = BTreeSet::new();
+        if no_new_privs {
+            notes.insert(
+                "the program ran with no_new_privs, which counting only chosen calls needs without CAP_SYS_ADMIN; \
+                 set-user-ID programs get no rights then"
+                    .to_owned(),
+            );
+        }
+        let mask = SigSet::thread_get_mask().map_err(|source| EngineError::System {
+            operation: "read the signal mask",
+            pid: 0,
+            source,
+        })?;
+        let control = Arc::new(Control::default());
+        let job = |programs, pin| Job {
+            programs,
+            request: request.clone(),
+            filter: filter.clone(),
+            no_new_privs,
+            may_trace_privileged: rights.may_trace_all,
+            pin,
+            mask,
+            control: Arc::clone(&control),
+        };
+        let pins = pins(request, programs.len());
+        let mut shares: Vec<Vec<(usize, Program)>> = pins.iter().map(|_| Vec::new()).collect();
+        for (index, program) in programs.into_iter().enumerate() {
+            let share = index % shares.len();
+            shares[share].push((index, program));
+        }
+        let jobs = shares
+            .into_iter()
+            .zip(pins)
+            .map(|(programs, pin)| job(programs, pin))
+            .collect();
+        let session = PtraceSession::launch(jobs, Arc::clone(&control), request.pin, notes)?;
+        Ok(Box::new(session))
+    }
+}
+
+/// One entry per tracer thread: as many as there are CPUs to use, but no more than programs.
+fn pins(request: &Request, programs: usize) -> Vec<Option<Pin>> {
+    let Ok((mask, cpus)) = affinity::cpus() else {
+        return vec![None];
+    };
+    let threads = programs.clamp(1, cpus.len().max(1));
+    let pins = cpus.into_iter().take(threads).map(|cpu| {
+        // Tracing works without it, only slower.
+        if request.pin {
+            Pin::new(mask, cpu).ok()
+        } else {
+            None
+        }
+    });
+    let pins: Vec<_> = pins.collect();
+    if pins.is_empty() { vec![None] } else { pins }
+}
