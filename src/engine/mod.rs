@@ -1,7 +1,10 @@
 //! How system calls are counted: the contract that every engine keeps, and the list of engines.
 
+mod bpf;
 mod none;
+mod plain;
 mod ptrace;
+mod rights;
 mod start;
 
 use std::collections::BTreeMap;
@@ -13,6 +16,7 @@ use std::time::Duration;
 use crate::tally::PhaseTallies;
 use crate::units::{Measured, Nanos};
 
+pub use bpf::Bpf;
 pub use none::Untraced;
 pub use ptrace::Ptrace;
 
@@ -21,6 +25,8 @@ pub use ptrace::Ptrace;
 pub enum EngineKind {
     /// Native ptrace: every call, errno and time, without rights.
     Ptrace,
+    /// BPF programs: every call, errno and time at nearly full speed, with CAP_BPF and CAP_PERFMON.
+    Bpf,
     /// No tracer: the program runs at full speed and nothing is counted (timed rounds).
     None,
 }
@@ -30,6 +36,7 @@ impl EngineKind {
     pub fn name(self) -> &'static str {
         match self {
             EngineKind::Ptrace => "ptrace",
+            EngineKind::Bpf => "bpf",
             EngineKind::None => "none",
         }
     }
@@ -259,12 +266,13 @@ pub trait Engine: Send + Sync {
 }
 
 /// All engines, in the order of [`EngineKind`].
-pub const ENGINES: &[&dyn Engine] = &[&Ptrace, &Untraced];
+pub const ENGINES: &[&dyn Engine] = &[&Ptrace, &Bpf, &Untraced];
 
 /// The engine of a kind.
 pub fn engine(kind: EngineKind) -> &'static dyn Engine {
     match kind {
         EngineKind::Ptrace => &Ptrace,
+        EngineKind::Bpf => &Bpf,
         EngineKind::None => &Untraced,
     }
 }

@@ -38,8 +38,11 @@ pub(super) enum KernelError {
     #[error("/{BTF_FILE} cannot be read: {0}")]
     Unreadable(String),
     /// It does not hold what is needed.
-    #[error("{0}")]
+    #[error(transparent)]
     Btf(#[from] BtfError),
+    /// The programs are written for another machine.
+    #[error("the BPF engine is written for x86-64 only")]
+    Machine,
 }
 
 impl Kernel {
@@ -47,6 +50,9 @@ impl Kernel {
     pub(super) fn running() -> Result<&'static Kernel, KernelError> {
         static KERNEL: OnceLock<Result<Kernel, KernelError>> = OnceLock::new();
         let kernel = KERNEL.get_or_init(|| {
+            if !cfg!(target_arch = "x86_64") {
+                return Err(KernelError::Machine);
+            }
             let image = std::fs::read(crate::proc::Root::live().path(BTF_FILE))
                 .map_err(|error| KernelError::Unreadable(error.to_string()))?;
             Ok(Kernel::find(&Btf::parse(&image)?)?)

@@ -1,9 +1,10 @@
 //! One set of maps with its four programs, attached: what a session owns.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::AsFd;
 
 use nix::errno::Errno;
 
+use super::asm::AsmError;
 use super::btf::{OWN_IDS, own_types};
 use super::collect;
 use super::kernel::{Kernel, KernelError};
@@ -11,7 +12,7 @@ use super::layout::{Loss, TABLE_NUMBERS, globals, key, phase, state, tally, wind
 use super::programs::{self, Maps, Plan};
 use crate::engine::Window;
 use crate::proc::Root;
-use crate::sys::bpf::{Instruction, Link, Map, MapKind, MapShape, Program, Rejected, Types};
+use crate::sys::bpf::{Instruction, Link, Map, MapKind, MapShape, Program, Types};
 use crate::tally::PhaseTallies;
 use crate::units::{Nanos, escape};
 
@@ -43,7 +44,7 @@ pub(super) enum TracerError {
         source: Errno,
     },
     /// The verifier refused a program.
-    #[error("the kernel refused the program {name}: {source}: {log}")]
+    #[error("the kernel refused the BPF program {name}: {source}: {log}")]
     Refused {
         /// Which one.
         name: &'static str,
@@ -52,6 +53,17 @@ pub(super) enum TracerError {
         /// The end of what the verifier said.
         log: String,
     },
+}
+
+impl TracerError {
+    /// What the kernel said, unless it was the verifier, whose errno says nothing about rights.
+    pub(super) fn errno(&self) -> Option<Errno> {
+        match self {
+            TracerError::Kernel(_) => None,
+            TracerError::Refused { log, .. } if !log.is_empty() => None,
+            TracerError::System { source, .. } | TracerError::Refused { source, .. } => Some(*source),
+        }
+    }
 }
 
 /// Attached programs and their maps.
@@ -76,51 +88,37 @@ pub(super) struct Census {
 impl Tracer {
     /// Loads and attaches everything; nothing is counted until a task is followed.
     pub(super) fn attach(programs: usize, window: Window) -> Result<Tracer, TracerError> {
-        let kernel = Kernel::running()?;
         let markers = match window {
             Window::Whole => false,
             Window::Markers => true,
         };
         let programs = i32::try_from(programs.max(1))
             .map_err(|_| TracerError::System { operation: "count so many programs", source: Errno::E2BIG })?;
-        let maps = make_maps(programs, markers)?;
-        let plan = Plan { kernel, maps: &maps, programs, markers };
-        type Text = fn(Plan<'_>) -> Result<Vec<Instruction>, super::asm::AsmError>;
-        let texts: [(&'static str, u32, Text); 4] = [
-            ("systally_end", kernel.end, programs::end),
-            ("systally_fork", kernel.fork, programs::fork),
-            ("systally_exit", kernel.exit, programs::leave_call),
-            ("systally_enter", kernel.enter, programs::enter),
-        ];
-        let mut loaded = Vec::new();
-        for (name, id, text) in texts {
-            let code = text(plan).map_err(|error| TracerError::Refused {
-                name,
-                source: Errno::EINVAL,
-                log: error.to_string(),
-            })?;
-            let program = Program::load(name, &code, LICENSE, id).map_err(|rejected| refused(name, rejected))?;
-            loaded.push(program);
-        }
-        let links = loaded
+        let (maps, programs) = load(programs, markers)?;
+        let links = programs
             .iter()
             .map(|program| program.attach().map_err(failed("attach a BPF program to its tracepoint")))
             .collect::<Result<_, _>>()?;
-        Ok(Tracer { maps, programs: loaded, _links: links, markers })
+        Ok(Tracer { maps, programs, _links: links, markers })
+    }
+
+    /// Whether [`Tracer::attach`] would work, without a moment's cost to the rest of the machine.
+    pub(super) fn try_out() -> Result<(), TracerError> {
+        load(1, true).map(drop)
     }
 
     /// Follows the process of a pidfd, which must not have executed its program yet, as program `index`.
-    pub(super) fn follow(&self, pidfd: BorrowedFd<'_>, index: u32) -> Result<(), TracerError> {
+    pub(super) fn follow(&self, pidfd: &impl AsFd, index: usize) -> Result<(), TracerError> {
         let mut value = [0u8; state::BYTES as usize];
         let flags = state::NEWBORN | state::BEFORE_EXEC;
-        value[state::PROGRAM as usize..][..4].copy_from_slice(&index.to_ne_bytes());
+        value[state::PROGRAM as usize..][..4].copy_from_slice(&(index as u32).to_ne_bytes());
         value[state::FLAGS as usize..][..4].copy_from_slice(&flags.to_ne_bytes());
-        self.maps.tasks.put_task(pidfd, &value).map_err(failed("follow a process with BPF"))
+        self.maps.tasks.put_task(pidfd.as_fd(), &value).map_err(failed("follow a process with BPF"))
     }
 
     /// Whether the process of a pidfd is followed. One that has ended meanwhile is not.
-    pub(super) fn follows(&self, pidfd: BorrowedFd<'_>) -> bool {
-        self.maps.tasks.holds_task(pidfd).unwrap_or(false)
+    pub(super) fn follows(&self, pidfd: &impl AsFd) -> bool {
+        self.maps.tasks.holds_task(pidfd.as_fd()).unwrap_or(false)
     }
 
     /// How many tasks there are and were.
@@ -173,6 +171,29 @@ impl Tracer {
         let value = self.maps.globals.get(&0u32.to_ne_bytes()).map_err(failed("read the BPF counters"))?;
         value.ok_or(TracerError::System { operation: "read the BPF counters", source: Errno::ENOENT })
     }
+}
+
+/// Makes the maps, and loads the programs in the order in which they have to be attached: what follows
+/// tasks comes before what counts their calls.
+fn load(count: i32, markers: bool) -> Result<(Maps, Vec<Program>), TracerError> {
+    type Text = fn(Plan<'_>) -> Result<Vec<Instruction>, AsmError>;
+    let kernel = Kernel::running()?;
+    let maps = make_maps(count, markers)?;
+    let plan = Plan { kernel, maps: &maps, programs: count, markers };
+    let texts: [(&'static str, u32, Text); 4] = [
+        ("systally_end", kernel.end, programs::end),
+        ("systally_fork", kernel.fork, programs::fork),
+        ("systally_exit", kernel.exit, programs::leave_call),
+        ("systally_enter", kernel.enter, programs::enter),
+    ];
+    let load = |(name, id, text): (&'static str, u32, Text)| {
+        let refused = |source, log| TracerError::Refused { name, source, log };
+        let code = text(plan).map_err(|error| refused(Errno::EINVAL, error.to_string()))?;
+        Program::load(name, &code, LICENSE, id)
+            .map_err(|rejected| refused(rejected.errno, verdict(&rejected.log)))
+    };
+    let programs = texts.into_iter().map(load).collect::<Result<_, _>>()?;
+    Ok((maps, programs))
 }
 
 /// Eight bytes of the globals.
@@ -228,12 +249,10 @@ fn failed(operation: &'static str) -> impl Fn(Errno) -> TracerError {
     move |source| TracerError::System { operation, source }
 }
 
-fn refused(name: &'static str, rejected: Rejected) -> TracerError {
-    // The verifier's verdict is at the end of a long protocol.
-    let lines: Vec<&str> = rejected.log.lines().filter(|line| !line.trim().is_empty()).collect();
-    let last = lines.len().saturating_sub(3);
-    let log = escape(&lines[last..].join(" / "), 400);
-    TracerError::Refused { name, source: rejected.errno, log }
+/// The end of the verifier's protocol, which says what it did not like.
+fn verdict(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().filter(|line| !line.trim().is_empty()).collect();
+    escape(&lines[lines.len().saturating_sub(3)..].join(" / "), 400)
 }
 
 #[cfg(test)]
