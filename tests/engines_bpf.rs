@@ -28,7 +28,11 @@ fn counts_are_exact_for_one_ten_and_a_hundred_processes() {
         assert_eq!(calls(counted(&outcome), "execve"), copies);
         assert_eq!(outcome.tracees, copies);
         let getppid = &counted(&outcome).calls[&Syscall::native(libc::SYS_getppid)];
-        assert_eq!(getppid.times.values().sum::<u64>(), 1000 * copies, "every call has a duration");
+        assert_eq!(
+            getppid.times.values().sum::<u64>(),
+            1000 * copies,
+            "every call has a duration"
+        );
         assert!(getppid.wall > Nanos(0));
     }
 }
@@ -91,7 +95,9 @@ fn dropping_a_session_ends_its_programs() {
     }
     let mut sleeper = program(&guest, "", Stdio::Inherit);
     sleeper.argv = ["sleep", "1000"].map(Into::into).to_vec();
-    let session = engine(BPF).launch(vec![sleeper], &request(Window::Whole)).unwrap();
+    let session = engine(BPF)
+        .launch(vec![sleeper], &request(Window::Whole))
+        .unwrap();
     let pid = session.pids()[0];
     drop(session);
     assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
@@ -114,7 +120,12 @@ fn numbers_of_other_abis_are_not_taken_for_native_ones() {
     assert_eq!(calls(counted, "i386:brk"), 5);
     assert_eq!(calls(counted, "i386:socket"), 2);
     assert_eq!(calls(counted, "i386:socketcall"), 1);
-    let socket = counted.calls.iter().find(|(call, _)| call.name() == "i386:socket").unwrap().1;
+    let socket = counted
+        .calls
+        .iter()
+        .find(|(call, _)| call.name() == "i386:socket")
+        .unwrap()
+        .1;
     assert_eq!(socket.errors, BTreeMap::from([(Errno(libc::EFAULT), 2)]));
 }
 
@@ -133,7 +144,10 @@ fn calls_that_a_seccomp_filter_refuses_are_counted() {
     let Some(guest) = ready() else { return };
     let outcome = run(BPF, &guest, "refused", 1);
     assert_eq!(calls(counted(&outcome), "getppid"), 9);
-    assert_eq!(errors(counted(&outcome), libc::SYS_getppid), BTreeMap::from([(Errno(libc::EPERM), 7)]));
+    assert_eq!(
+        errors(counted(&outcome), libc::SYS_getppid),
+        BTreeMap::from([(Errno(libc::EPERM), 7)])
+    );
 }
 
 #[test]
@@ -169,7 +183,10 @@ fn errors_bytes_and_peeks_are_told_apart() {
     let outcome = run(BPF, &guest, "failures", 1);
     let receive = &counted(&outcome).calls[&Syscall::native(libc::SYS_recvfrom)];
     assert_eq!(receive.calls, 22);
-    assert_eq!(receive.errors, BTreeMap::from([(Errno(libc::EAGAIN), 12), (Errno(libc::EBADF), 5)]));
+    assert_eq!(
+        receive.errors,
+        BTreeMap::from([(Errno(libc::EAGAIN), 12), (Errno(libc::EBADF), 5)])
+    );
     assert_eq!((receive.bytes, receive.peeks), (3, 2));
     let send = &counted(&outcome).calls[&Syscall::native(libc::SYS_sendto)];
     assert_eq!((send.calls, send.bytes, send.failed()), (5, 3, 4));
@@ -181,7 +198,9 @@ fn the_whole_table_is_that_of_strace() {
     if !have("strace") {
         return;
     }
-    for arguments in ["calls 10", "refused", "unknown", "failures", "short 20", "spawn 2"] {
+    for arguments in [
+        "calls 10", "refused", "unknown", "failures", "short 20", "spawn 2",
+    ] {
         let mut ours = like_strace(counted(&run(BPF, &guest, arguments, 1)));
         let mut theirs = strace(&guest, arguments);
         for table in [&mut ours, &mut theirs] {
@@ -208,15 +227,29 @@ fn phases_change_at_the_very_call() {
             let (workers, rounds) = (copies as u64, u64::from(rounds));
             let context = format!("{how}, {workers} workers, {rounds} rounds");
             assert_eq!(calls(&all.startup, "getppid"), 2 * workers, "{context}");
-            assert_eq!(calls(&all.run_loop, "getppid"), 40 * rounds * workers, "{context}");
+            assert_eq!(
+                calls(&all.run_loop, "getppid"),
+                40 * rounds * workers,
+                "{context}"
+            );
             assert_eq!(calls(&all.shutdown, "getppid"), 5 * rounds * workers, "{context}");
             // Nothing but the work is in the window: the read belongs before it, the write behind it.
             assert_eq!(all.run_loop.calls.len(), 1, "{context}: {:?}", all.run_loop);
             // Every `done`; from the second round on also its `ready`.
-            let written = rounds * workers + if last == "write" { (rounds - 1) * workers } else { 0 };
+            let written = rounds * workers
+                + if last == "write" {
+                    (rounds - 1) * workers
+                } else {
+                    0
+                };
             assert_eq!(calls(&all.shutdown, last), written, "{context}");
             assert_eq!(outcome.windows.len(), copies);
-            assert!(outcome.windows.iter().all(|window| window.known().is_some_and(|span| span.0 > 0)));
+            assert!(
+                outcome
+                    .windows
+                    .iter()
+                    .all(|window| window.known().is_some_and(|span| span.0 > 0))
+            );
         }
     }
 }
@@ -238,7 +271,10 @@ fn sessions_at_the_same_time_do_not_mix() {
         .into_iter()
         .map(|times| {
             let programs = vec![program(&guest, &format!("calls {times}"), Stdio::Inherit); 3];
-            (times, engine(BPF).launch(programs, &request(Window::Whole)).unwrap())
+            (
+                times,
+                engine(BPF).launch(programs, &request(Window::Whole)).unwrap(),
+            )
         })
         .collect();
     for (times, session) in sessions {
@@ -251,12 +287,20 @@ fn sessions_at_the_same_time_do_not_mix() {
 fn only_chosen_calls_are_handed_over() {
     let Some(guest) = ready() else { return };
     let getppid = Syscall::native(libc::SYS_getppid);
-    for (selection, kept) in
-        [(Selection::Only(vec![getppid]), true), (Selection::Except(vec![getppid]), false)]
-    {
-        let only = systally::engine::Request { selection, ..request(Window::Whole) };
+    for (selection, kept) in [
+        (Selection::Only(vec![getppid]), true),
+        (Selection::Except(vec![getppid]), false),
+    ] {
+        let only = systally::engine::Request {
+            selection,
+            ..request(Window::Whole)
+        };
         let programs = vec![program(&guest, "calls 9", Stdio::Inherit)];
-        let outcome = engine(BPF).launch(programs, &only).unwrap().finish(Some(LIMIT)).unwrap();
+        let outcome = engine(BPF)
+            .launch(programs, &only)
+            .unwrap()
+            .finish(Some(LIMIT))
+            .unwrap();
         assert_eq!(calls(counted(&outcome), "getppid"), if kept { 9 } else { 0 });
         assert_eq!(counted(&outcome).calls.len() == 1, kept);
     }
@@ -268,6 +312,8 @@ fn a_program_that_cannot_be_executed_is_an_error_of_the_launch() {
         return;
     }
     let missing = program(std::path::Path::new("/no/such/program"), "", Stdio::Inherit);
-    let Err(error) = engine(BPF).launch(vec![missing], &request(Window::Whole)) else { panic!("it was launched") };
+    let Err(error) = engine(BPF).launch(vec![missing], &request(Window::Whole)) else {
+        panic!("it was launched")
+    };
     assert!(error.to_string().contains("/no/such/program"), "{error}");
 }

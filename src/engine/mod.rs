@@ -2,6 +2,7 @@
 
 mod bpf;
 mod none;
+pub mod perf;
 mod plain;
 mod ptrace;
 mod rights;
@@ -18,6 +19,7 @@ use crate::units::{Measured, Nanos};
 
 pub use bpf::Bpf;
 pub use none::Untraced;
+pub use perf::Perf;
 pub use ptrace::Ptrace;
 
 /// The engines, in the order in which `auto` prefers them for a full count.
@@ -27,6 +29,8 @@ pub enum EngineKind {
     Ptrace,
     /// BPF programs: every call, errno and time at nearly full speed, with CAP_BPF and CAP_PERFMON.
     Bpf,
+    /// Counters of the kernel for a few chosen calls, at nearly full speed, mostly without rights.
+    Perf,
     /// No tracer: the program runs at full speed and nothing is counted (timed rounds).
     None,
 }
@@ -37,6 +41,7 @@ impl EngineKind {
         match self {
             EngineKind::Ptrace => "ptrace",
             EngineKind::Bpf => "bpf",
+            EngineKind::Perf => "perf",
             EngineKind::None => "none",
         }
     }
@@ -266,13 +271,14 @@ pub trait Engine: Send + Sync {
 }
 
 /// All engines, in the order of [`EngineKind`].
-pub const ENGINES: &[&dyn Engine] = &[&Ptrace, &Bpf, &Untraced];
+pub const ENGINES: &[&dyn Engine] = &[&Ptrace, &Bpf, &Perf, &Untraced];
 
 /// The engine of a kind.
 pub fn engine(kind: EngineKind) -> &'static dyn Engine {
     match kind {
         EngineKind::Ptrace => &Ptrace,
         EngineKind::Bpf => &Bpf,
+        EngineKind::Perf => &Perf,
         EngineKind::None => &Untraced,
     }
 }

@@ -78,7 +78,12 @@ impl Plain {
             pid: 0,
             source,
         })?;
-        let job = Job { programs, before_exec, orphans, mask };
+        let job = Job {
+            programs,
+            before_exec,
+            orphans,
+            mask,
+        };
         let (sender, reports) = std::sync::mpsc::channel();
         let reaper = std::thread::Builder::new()
             .name("systally-reaper".to_owned())
@@ -97,7 +102,9 @@ impl Plain {
             Ok(Report::Started(started)) => {
                 for program in started {
                     plain.pids.push(program.pid.as_raw());
-                    plain.targets.push(Target::new(program.pid, program.pidfd, program.own_group));
+                    plain
+                        .targets
+                        .push(Target::new(program.pid, program.pidfd, program.own_group));
                     plain.pipes.extend(program.pipes);
                 }
                 Ok(plain)
@@ -135,9 +142,9 @@ impl Plain {
             return Ok(true);
         }
         let report = match deadline {
-            Some(deadline) => {
-                self.reports.recv_timeout(deadline.saturating_duration_since(Instant::now()))
-            }
+            Some(deadline) => self
+                .reports
+                .recv_timeout(deadline.saturating_duration_since(Instant::now())),
             None => self.reports.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         match report {
@@ -168,16 +175,21 @@ impl Plain {
     /// How each program ended, and their CPU time together; empty before [`Plain::wait`] has said true.
     pub(super) fn ended(&self) -> (Vec<Exit>, CpuTimes) {
         let ended = self.ended.as_deref().unwrap_or_default();
-        let cpu = ended.iter().fold(CpuTimes::default(), |sum, (_, usage)| CpuTimes {
-            user: sum.user + usage.user,
-            system: sum.system + usage.system,
-        });
+        let cpu = ended
+            .iter()
+            .fold(CpuTimes::default(), |sum, (_, usage)| CpuTimes {
+                user: sum.user + usage.user,
+                system: sum.system + usage.system,
+            });
         (ended.iter().map(|(exit, _)| *exit).collect(), cpu)
     }
 
     /// An error of this session's engine.
     pub(super) fn broken(&self, what: &str) -> EngineError {
-        EngineError::Broken { engine: self.engine, what: what.to_owned() }
+        EngineError::Broken {
+            engine: self.engine,
+            what: what.to_owned(),
+        }
     }
 }
 
@@ -209,8 +221,10 @@ fn reap(mut job: Job, reports: &Sender<Report>) {
     };
     // What the engine needed for the start (descriptors, perhaps) is not kept for the whole run.
     job.before_exec = None;
-    let waited_for: Vec<(Pid, bool)> =
-        started.iter().map(|program| (program.pid, program.own_group)).collect();
+    let waited_for: Vec<(Pid, bool)> = started
+        .iter()
+        .map(|program| (program.pid, program.own_group))
+        .collect();
     let _ = reports.send(Report::Started(started));
     let ended = waited_for
         .into_iter()
@@ -220,7 +234,11 @@ fn reap(mut job: Job, reports: &Sender<Report>) {
 }
 
 fn start_all(job: &mut Job) -> Result<Vec<Started>, EngineError> {
-    let images = job.programs.iter().map(start::image).collect::<Result<Vec<_>, _>>()?;
+    let images = job
+        .programs
+        .iter()
+        .map(start::image)
+        .collect::<Result<Vec<_>, _>>()?;
     let mut started: Vec<Started> = Vec::with_capacity(job.programs.len());
     for (index, (program, image)) in job.programs.iter().zip(&images).enumerate() {
         match start_one(index, program, image, job.mask, job.before_exec.as_mut()) {
@@ -275,7 +293,12 @@ fn start_one(
         let _ = child.release();
     }
     match child.start_error() {
-        None => Ok(Started { pid, pidfd: pidfd.ok(), own_group: program.own_group, pipes: ours }),
+        None => Ok(Started {
+            pid,
+            pidfd: pidfd.ok(),
+            own_group: program.own_group,
+            pipes: ours,
+        }),
         Some(error) => {
             let _ = wait4(pid.as_raw(), 0, None);
             Err(start::start_error(program, error))

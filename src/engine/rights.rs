@@ -31,7 +31,11 @@ impl Rights {
     pub(super) fn read(root: &Root) -> Rights {
         let status = root.read("proc/self/status").unwrap_or_default();
         let field = |name: &str| {
-            status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim).unwrap_or_default()
+            status
+                .lines()
+                .find_map(|line| line.strip_prefix(name))
+                .map(str::trim)
+                .unwrap_or_default()
         };
         let map = root.read("proc/self/uid_map").unwrap_or_default();
         let lockdown = root.read("sys/kernel/security/lockdown").unwrap_or_default();
@@ -41,7 +45,9 @@ impl Rights {
             // The initial namespace maps all 32-bit ids to themselves.
             in_user_namespace: !map.is_empty()
                 && map.split_whitespace().collect::<Vec<_>>() != ["0", "0", "4294967295"],
-            lockdown: chosen(&lockdown).filter(|mode| *mode != "none").map(str::to_owned),
+            lockdown: chosen(&lockdown)
+                .filter(|mode| *mode != "none")
+                .map(str::to_owned),
         }
     }
 
@@ -86,13 +92,19 @@ mod tests {
         let found = rights(&[
             ("proc/self/status", "Seccomp:\t2\n"),
             ("proc/self/uid_map", "         0     100000      65536\n"),
-            ("sys/kernel/security/lockdown", "none integrity [confidentiality]\n"),
+            (
+                "sys/kernel/security/lockdown",
+                "none integrity [confidentiality]\n",
+            ),
         ]);
         assert!(found.filtered && found.in_user_namespace);
         assert_eq!(found.lockdown.as_deref(), Some("confidentiality"));
         let host = rights(&[
             ("proc/self/uid_map", "         0          0 4294967295\n"),
-            ("sys/kernel/security/lockdown", "[none] integrity confidentiality\n"),
+            (
+                "sys/kernel/security/lockdown",
+                "[none] integrity confidentiality\n",
+            ),
         ]);
         assert!(!host.in_user_namespace);
         assert_eq!(host.lockdown, None);

@@ -180,8 +180,14 @@ const PROGRAM_INFO_MISSES: usize = 208;
 /// large enough for what the command reads or writes there.
 unsafe fn bpf<T>(command: libc::c_long, attribute: &mut T) -> Result<i32, Errno> {
     // SAFETY: the size is that of the live structure; the rest is the caller's promise.
-    let result =
-        unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attribute), size_of::<T>()) };
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command,
+            std::ptr::from_mut(attribute),
+            size_of::<T>(),
+        )
+    };
     Errno::result(result).map(|value| value as i32)
 }
 
@@ -243,7 +249,12 @@ impl Map {
     /// # Errors
     /// As [`Map::create`].
     pub fn task_storage(name: &str, value: u32, types: &Types, ids: (u32, u32)) -> Result<Map, Errno> {
-        let shape = MapShape { kind: MapKind::TaskStorage, key: 4, value, entries: 0 };
+        let shape = MapShape {
+            kind: MapKind::TaskStorage,
+            key: 4,
+            value,
+            entries: 0,
+        };
         Map::new(name, shape, 1, BPF_F_NO_PREALLOC, number(&types.0), ids)
     }
 
@@ -372,7 +383,11 @@ impl Map {
     }
 
     fn check_key(&self, key: &[u8]) -> Result<(), Errno> {
-        if key.len() == self.shape.key as usize { Ok(()) } else { Err(Errno::EINVAL) }
+        if key.len() == self.shape.key as usize {
+            Ok(())
+        } else {
+            Err(Errno::EINVAL)
+        }
     }
 }
 
@@ -401,7 +416,10 @@ impl Program {
                     }
                 }
             }
-            other => other.map_err(|errno| Rejected { errno, log: String::new() }),
+            other => other.map_err(|errno| Rejected {
+                errno,
+                log: String::new(),
+            }),
         }
     }
 
@@ -420,7 +438,11 @@ impl Program {
             license: license.as_ptr() as u64,
             log_level: u32::from(!log.is_empty()),
             log_size: u32::try_from(log.len()).map_err(|_| Errno::E2BIG)?,
-            log: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
+            log: if log.is_empty() {
+                0
+            } else {
+                log.as_mut_ptr() as u64
+            },
             kernel_version: 0,
             flags: 0,
             name: short_name(name),
@@ -445,7 +467,11 @@ impl Program {
     /// # Errors
     /// What bpf(2) says.
     pub fn attach(&self) -> Result<Link, Errno> {
-        let mut attribute = RawTracepointOpen { name: 0, program: number(&self.0), _pad: 0 };
+        let mut attribute = RawTracepointOpen {
+            name: 0,
+            program: number(&self.0),
+            _pad: 0,
+        };
         // SAFETY: a null name means the tracepoint that the program was loaded for.
         unsafe { bpf_fd(BPF_RAW_TRACEPOINT_OPEN, &mut attribute) }.map(|fd| Link { _fd: fd })
     }

@@ -3,6 +3,7 @@
 
 pub mod bpf;
 pub mod lifetime;
+pub mod perf;
 pub mod process;
 pub mod ptrace;
 pub mod spawn;

@@ -54,7 +54,11 @@ fn compile() -> Option<PathBuf> {
         .args([&program, &source])
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     Some(program)
 }
 
@@ -71,7 +75,12 @@ pub(crate) fn program(guest: &Path, arguments: &str, stdio: Stdio) -> Program {
 
 /// What to count.
 pub(crate) fn request(window: Window) -> Request {
-    Request { window, selection: Selection::All, pin: true, cpu_time: false }
+    Request {
+        window,
+        selection: Selection::All,
+        pin: true,
+        cpu_time: false,
+    }
 }
 
 /// Runs copies of a guest and hands over what was found out.
@@ -83,7 +92,10 @@ pub(crate) fn run(kind: EngineKind, guest: &Path, arguments: &str, copies: usize
 
 /// The tallies, which must be there.
 pub(crate) fn tallies(outcome: &Outcome) -> &PhaseTallies {
-    outcome.tallies.known().unwrap_or_else(|| panic!("{:?} {:?}", outcome.tallies, outcome.notes))
+    outcome
+        .tallies
+        .known()
+        .unwrap_or_else(|| panic!("{:?} {:?}", outcome.tallies, outcome.notes))
 }
 
 /// Everything that was counted in the loop.
@@ -93,17 +105,31 @@ pub(crate) fn counted(outcome: &Outcome) -> &Tally {
 
 /// Calls of that name, unfinished ones too.
 pub(crate) fn entries(tally: &Tally, name: &str) -> u64 {
-    tally.calls.iter().filter(|(call, _)| call.name() == name).map(|(_, n)| n.calls + n.unfinished).sum()
+    tally
+        .calls
+        .iter()
+        .filter(|(call, _)| call.name() == name)
+        .map(|(_, n)| n.calls + n.unfinished)
+        .sum()
 }
 
 /// Calls of that name that returned.
 pub(crate) fn calls(tally: &Tally, name: &str) -> u64 {
-    tally.calls.iter().filter(|(call, _)| call.name() == name).map(|(_, n)| n.calls).sum()
+    tally
+        .calls
+        .iter()
+        .filter(|(call, _)| call.name() == name)
+        .map(|(_, n)| n.calls)
+        .sum()
 }
 
 /// Errors of a native call.
 pub(crate) fn errors(tally: &Tally, call: i64) -> BTreeMap<Errno, u64> {
-    tally.calls.get(&Syscall::native(call)).map(|call| call.errors.clone()).unwrap_or_default()
+    tally
+        .calls
+        .get(&Syscall::native(call))
+        .map(|call| call.errors.clone())
+        .unwrap_or_default()
 }
 
 /// Calls and errors by name, restarts counted as errors and nothing else, as `strace -c` does.
@@ -112,7 +138,12 @@ pub(crate) fn like_strace(tally: &Tally) -> BTreeMap<String, (u64, u64)> {
         .calls
         .iter()
         .filter(|(_, n)| n.calls > 0)
-        .map(|(call, n)| (call.name().into_owned(), (n.calls, n.failed() + n.restarts.values().sum::<u64>())))
+        .map(|(call, n)| {
+            (
+                call.name().into_owned(),
+                (n.calls, n.failed() + n.restarts.values().sum::<u64>()),
+            )
+        })
         .collect()
 }
 
@@ -130,9 +161,15 @@ pub(crate) fn strace(guest: &Path, arguments: &str) -> BTreeMap<String, (u64, u6
     let mut counts = BTreeMap::new();
     for line in std::fs::read_to_string(table.path()).unwrap().lines() {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        let (Some(Ok(calls)), Some(name)) = (fields.first().map(|f| f.parse()), fields.last()) else { continue };
+        let (Some(Ok(calls)), Some(name)) = (fields.first().map(|f| f.parse()), fields.last()) else {
+            continue;
+        };
         if *name != "total" {
-            let errors = if fields.len() == 3 { fields[1].parse().unwrap() } else { 0 };
+            let errors = if fields.len() == 3 {
+                fields[1].parse().unwrap()
+            } else {
+                0
+            };
             counts.insert((*name).to_owned(), (calls, errors));
         }
     }
@@ -145,7 +182,11 @@ pub(crate) fn drive(pipes: Vec<Pipes>, rounds: u32) {
     let mut workers: Vec<_> = pipes
         .into_iter()
         .map(|pipes| {
-            (std::fs::File::from(pipes.stdin), BufReader::new(std::fs::File::from(pipes.stdout)), pipes.stderr)
+            (
+                std::fs::File::from(pipes.stdin),
+                BufReader::new(std::fs::File::from(pipes.stdout)),
+                pipes.stderr,
+            )
         })
         .collect();
     for _ in 0..rounds {

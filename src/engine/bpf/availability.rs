@@ -28,7 +28,10 @@ pub(super) fn engine_error(error: &TracerError) -> EngineError {
         let (why, fix) = why(error, &Root::live());
         return EngineError::Denied { why, fix };
     }
-    EngineError::Broken { engine: EngineKind::Bpf, what: error.to_string() }
+    EngineError::Broken {
+        engine: EngineKind::Bpf,
+        what: error.to_string(),
+    }
 }
 
 fn why(error: &TracerError, root: &Root) -> (String, String) {
@@ -38,12 +41,12 @@ fn why(error: &TracerError, root: &Root) -> (String, String) {
             "use a kernel with it, as most distributions ship since 2021, or the ptrace engine".to_owned(),
         ),
         TracerError::Kernel(KernelError::Btf(_)) => (
-            format!("{error}; this kernel is older than Linux 5.11, or changed in a way systally does not know"),
+            format!(
+                "{error}; this kernel is older than Linux 5.11, or changed in a way systally does not know"
+            ),
             "use the ptrace engine".to_owned(),
         ),
-        TracerError::Kernel(KernelError::Machine) => {
-            (error.to_string(), "use the ptrace engine".to_owned())
-        }
+        TracerError::Kernel(KernelError::Machine) => (error.to_string(), "use the ptrace engine".to_owned()),
         TracerError::System { .. } | TracerError::Refused { .. } => match error.errno() {
             Some(Errno::EPERM | Errno::EACCES) => denied(&Rights::read(root), root),
             Some(Errno::ENOSYS) => (
@@ -67,7 +70,9 @@ fn denied(rights: &Rights, root: &Root) -> (String, String) {
         );
     }
     if !rights.has(Capability::Bpf) || !rights.has(Capability::Perfmon) {
-        let setting = root.read("proc/sys/kernel/unprivileged_bpf_disabled").unwrap_or_default();
+        let setting = root
+            .read("proc/sys/kernel/unprivileged_bpf_disabled")
+            .unwrap_or_default();
         let setting = match setting.trim() {
             "" => String::new(),
             value => format!(" (kernel.unprivileged_bpf_disabled is {value})"),
@@ -104,7 +109,10 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
-        let error = TracerError::System { operation: "load", source: Errno::EPERM };
+        let error = TracerError::System {
+            operation: "load",
+            source: Errno::EPERM,
+        };
         why(&error, &Root::recorded(folder.path()))
     }
 
@@ -115,8 +123,14 @@ mod tests {
         assert!(fix.contains("setcap cap_bpf,cap_perfmon+ep"), "{fix}");
         let rights = ("proc/self/status", "CapEff:\t000001ffffffffff\nSeccomp:\t2\n");
         let (why, fix) = explained(&[rights]);
-        assert!(why.contains("seccomp") && fix.contains("--cap-add BPF"), "{why} {fix}");
-        let (why, _) = explained(&[rights, ("sys/kernel/security/lockdown", "none [integrity] confidentiality")]);
+        assert!(
+            why.contains("seccomp") && fix.contains("--cap-add BPF"),
+            "{why} {fix}"
+        );
+        let (why, _) = explained(&[
+            rights,
+            ("sys/kernel/security/lockdown", "none [integrity] confidentiality"),
+        ]);
         assert!(why.contains("integrity"), "{why}");
         let (why, _) = explained(&[rights, ("proc/self/uid_map", "0 1000 1")]);
         assert!(why.contains("user namespace"), "{why}");

@@ -58,8 +58,13 @@ pub(super) struct Btf<'a> {
 impl<'a> Btf<'a> {
     /// Reads the image of `/sys/kernel/btf/vmlinux`.
     pub(super) fn parse(image: &'a [u8]) -> Result<Btf<'a>, BtfError> {
-        let mut btf =
-            Btf { image, strings: 0, types: vec![0], structs: HashMap::new(), typedefs: HashMap::new() };
+        let mut btf = Btf {
+            image,
+            strings: 0,
+            types: vec![0],
+            structs: HashMap::new(),
+            typedefs: HashMap::new(),
+        };
         if btf.word(0)? & 0xffff != MAGIC {
             return Err(BtfError::Malformed(0));
         }
@@ -93,7 +98,10 @@ impl<'a> Btf<'a> {
     /// The id of the type by which a program names a raw tracepoint.
     pub(super) fn tracepoint(&self, name: &str) -> Result<u32, BtfError> {
         let name = format!("btf_trace_{name}");
-        self.typedefs.get(name.as_bytes()).copied().ok_or(BtfError::Missing(name))
+        self.typedefs
+            .get(name.as_bytes())
+            .copied()
+            .ok_or(BtfError::Missing(name))
     }
 
     /// The byte offset of a member of a structure; members of unnamed inner structures count as its own,
@@ -147,7 +155,10 @@ impl<'a> Btf<'a> {
     fn name(&self, offset: u32) -> Result<&'a [u8], BtfError> {
         let start = self.strings + offset as usize;
         let rest = self.image.get(start..).ok_or(BtfError::Malformed(start))?;
-        let end = rest.iter().position(|byte| *byte == 0).ok_or(BtfError::Malformed(start))?;
+        let end = rest
+            .iter()
+            .position(|byte| *byte == 0)
+            .ok_or(BtfError::Malformed(start))?;
         Ok(&rest[..end])
     }
 }
@@ -161,9 +172,19 @@ pub(super) fn own_types(value_bytes: u32) -> Vec<u8> {
     let int = [1, KIND_INT << 24, 4, 1 << 24 | 32];
     let array = [0, KIND_ARRAY << 24, 0, 1, 1, value_bytes / 4];
     let types_bytes = (int.len() + array.len()) as u32 * 4;
-    let header = [MAGIC | 1 << 16, 24, 0, types_bytes, types_bytes, NAMES.len() as u32];
+    let header = [
+        MAGIC | 1 << 16,
+        24,
+        0,
+        types_bytes,
+        types_bytes,
+        NAMES.len() as u32,
+    ];
     let words = header.into_iter().chain(int).chain(array);
-    words.flat_map(u32::to_ne_bytes).chain(NAMES.iter().copied()).collect()
+    words
+        .flat_map(u32::to_ne_bytes)
+        .chain(NAMES.iter().copied())
+        .collect()
 }
 
 #[cfg(test)]
@@ -179,16 +200,41 @@ mod tests {
         };
         let types: Vec<u32> = [
             vec![name("int"), KIND_INT << 24, 4, 32],
-            vec![name("inner"), KIND_STRUCT << 24 | 2, 8, name("p"), 1, 0, name("q"), 1, 32],
+            vec![
+                name("inner"),
+                KIND_STRUCT << 24 | 2,
+                8,
+                name("p"),
+                1,
+                0,
+                name("q"),
+                1,
+                32,
+            ],
             vec![0, KIND_UNION << 24 | 2, 8, name("x"), 1, 0, name("in"), 2, 0],
             // The kind flag is set, as when there are bit fields; the width byte is not part of the offset.
-            vec![name("s"), 1 << 31 | KIND_STRUCT << 24 | 2, 12, name("a"), 1, 32 << 24, 0, 3, 32],
+            vec![
+                name("s"),
+                1 << 31 | KIND_STRUCT << 24 | 2,
+                12,
+                name("a"),
+                1,
+                32 << 24,
+                0,
+                3,
+                32,
+            ],
             vec![name("btf_trace_sys_enter"), KIND_TYPEDEF << 24, 1],
         ]
         .concat();
         let bytes = types.len() as u32 * 4;
         let header = [MAGIC | 1 << 16, 24, 0, bytes, bytes, names.len() as u32];
-        header.into_iter().chain(types).flat_map(u32::to_ne_bytes).chain(names.iter().copied()).collect()
+        header
+            .into_iter()
+            .chain(types)
+            .flat_map(u32::to_ne_bytes)
+            .chain(names.iter().copied())
+            .collect()
     }
 
     #[test]

@@ -11,13 +11,19 @@ use crate::units::Nanos;
 /// Reads everything. The programs' tasks should have ended; those that have not may be counted halfway.
 pub(super) fn tallies(maps: &Maps, markers: bool) -> Result<PhaseTallies, Errno> {
     let mut found = PhaseTallies::default();
-    let phases: &[i32] =
-        if markers { &[phase::STARTUP, phase::LOOP, phase::SHUTDOWN] } else { &[phase::LOOP] };
+    let phases: &[i32] = if markers {
+        &[phase::STARTUP, phase::LOOP, phase::SHUTDOWN]
+    } else {
+        &[phase::LOOP]
+    };
     for (row, phase) in phases.iter().enumerate() {
         for number in 0..TABLE_NUMBERS as u32 {
             let place = row as u32 * TABLE_NUMBERS as u32 + number;
             if let Some(call) = sum(&maps.table, &place.to_ne_bytes())?.filter(|call| call.calls > 0) {
-                let syscall = Syscall { abi: Abi::NATIVE, number: u64::from(number) };
+                let syscall = Syscall {
+                    abi: Abi::NATIVE,
+                    number: u64::from(number),
+                };
                 add(&mut found, phase_of(*phase as u8), syscall, &call);
             }
         }
@@ -38,14 +44,25 @@ pub(super) fn tallies(maps: &Maps, markers: bool) -> Result<PhaseTallies, Errno>
     }
     for raw in maps.errors.keys()? {
         let key = Key::read(&raw);
-        let n: u64 = copies(&maps.errors, &raw)?.iter().map(|copy| number(copy, 0)).sum();
+        let n: u64 = copies(&maps.errors, &raw)?
+            .iter()
+            .map(|copy| number(copy, 0))
+            .sum();
         if n > 0 && !is_signal_return(key.syscall) {
-            *found.phase(key.phase).of(key.syscall).errors.entry(key.errno).or_default() += n;
+            *found
+                .phase(key.phase)
+                .of(key.syscall)
+                .errors
+                .entry(key.errno)
+                .or_default() += n;
         }
     }
     for raw in maps.unfinished.keys()? {
         let key = Key::read(&raw);
-        let n: u64 = copies(&maps.unfinished, &raw)?.iter().map(|copy| number(copy, 0)).sum();
+        let n: u64 = copies(&maps.unfinished, &raw)?
+            .iter()
+            .map(|copy| number(copy, 0))
+            .sum();
         found.phase(key.phase).of(key.syscall).unfinished += n;
     }
     Ok(found)
@@ -108,15 +125,17 @@ fn add(found: &mut PhaseTallies, phase: Phase, syscall: Syscall, sum: &Sum) {
 /// messages.
 fn moves_bytes(syscall: Syscall) -> bool {
     const MOVERS: [&str; 18] = [
-        "read", "write", "pread64", "pwrite64", "readv", "writev", "preadv", "pwritev", "preadv2", "pwritev2",
-        "sendto", "recvfrom", "send", "recv", "sendmsg", "recvmsg", "sendfile", "splice",
+        "read", "write", "pread64", "pwrite64", "readv", "writev", "preadv", "pwritev", "preadv2",
+        "pwritev2", "sendto", "recvfrom", "send", "recv", "sendmsg", "recvmsg", "sendfile", "splice",
     ];
     syscall.bare_name().is_some_and(|name| MOVERS.contains(&name))
 }
 
 /// What `rt_sigreturn` returns is a register of the interrupted code and says nothing about itself.
 fn is_signal_return(syscall: Syscall) -> bool {
-    syscall.bare_name().is_some_and(|name| matches!(name, "rt_sigreturn" | "sigreturn"))
+    syscall
+        .bare_name()
+        .is_some_and(|name| matches!(name, "rt_sigreturn" | "sigreturn"))
 }
 
 /// A key of the hashes, read.
@@ -134,18 +153,34 @@ impl Key {
         let raw = number(raw, 0);
         let syscall = match kind >> key::ABI_SHIFT {
             abi::I386 => {
-                let outer = Syscall { abi: Abi::I386, number: raw & 0xffff_ffff };
+                let outer = Syscall {
+                    abi: Abi::I386,
+                    number: raw & 0xffff_ffff,
+                };
                 // Nothing but a multiplexer's inner call stands above a number; a negative one is all ones.
                 match raw >> 32 {
                     0 => outer,
                     inner if inner <= 0xffff => outer.inside_multiplexer(inner),
-                    _ => Syscall { abi: Abi::I386, number: raw },
+                    _ => Syscall {
+                        abi: Abi::I386,
+                        number: raw,
+                    },
                 }
             }
-            abi::X32 => Syscall { abi: Abi::X32, number: raw },
-            _ => Syscall { abi: Abi::NATIVE, number: raw },
+            abi::X32 => Syscall {
+                abi: Abi::X32,
+                number: raw,
+            },
+            _ => Syscall {
+                abi: Abi::NATIVE,
+                number: raw,
+            },
         };
-        Key { syscall, phase: phase_of(kind as u8), errno: CallErrno((what >> key::ERRNO_SHIFT) as i32) }
+        Key {
+            syscall,
+            phase: phase_of(kind as u8),
+            errno: CallErrno((what >> key::ERRNO_SHIFT) as i32),
+        }
     }
 }
 

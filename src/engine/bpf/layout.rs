@@ -75,10 +75,8 @@ pub(super) mod key {
     pub(in crate::engine::bpf) const ABI_SHIFT: i32 = 8;
 }
 
-/// The ABIs of x86-64, as they stand in keys.
+/// The foreign ABIs of x86-64, as they stand in keys; 0 is the native one.
 pub(super) mod abi {
-    /// The machine's own.
-    pub(in crate::engine::bpf) const NATIVE: i32 = 0;
     /// i386.
     pub(in crate::engine::bpf) const I386: i32 = 1;
     /// x32.

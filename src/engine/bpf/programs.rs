@@ -91,7 +91,12 @@ pub(super) fn enter(plan: Plan<'_>) -> Result<Vec<Instruction>, AsmError> {
     begin(&mut asm, plan.maps, out);
     asm.load(Width::Double, R9, R6, 8);
     asm.load(Width::Word, R1, R8, state::FLAGS);
-    asm.jump_if(R1, Cond::AnyBit, state::BEFORE_EXEC | state::RESTARTING | state::IN_CALL, unusual);
+    asm.jump_if(
+        R1,
+        Cond::AnyBit,
+        state::BEFORE_EXEC | state::RESTARTING | state::IN_CALL,
+        unusual,
+    );
 
     asm.bind(usual);
     asm.mov(R1, state::IN_CALL);

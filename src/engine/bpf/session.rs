@@ -33,10 +33,17 @@ impl BpfSession {
         let tracer = Arc::new(tracer);
         let follower = Arc::clone(&tracer);
         let follow = move |index: usize, _: Pid, pidfd: &PidFd| {
-            follower.follow(pidfd, index).map_err(|error| engine_error(&error))
+            follower
+                .follow(pidfd, index)
+                .map_err(|error| engine_error(&error))
         };
         let plain = Plain::launch(EngineKind::Bpf, programs, Some(Box::new(follow)), Orphans::Leave)?;
-        Ok(BpfSession { plain, tracer, selection: request.selection.clone(), finished: false })
+        Ok(BpfSession {
+            plain,
+            tracer,
+            selection: request.selection.clone(),
+            finished: false,
+        })
     }
 
     /// Waits until no task lives that is followed. True when none does.
@@ -73,13 +80,19 @@ impl BpfSession {
     }
 
     fn kill_followed(&self) -> u64 {
-        let numbers = std::fs::read_dir(crate::proc::Root::live().path("proc")).into_iter().flatten();
+        let numbers = std::fs::read_dir(crate::proc::Root::live().path("proc"))
+            .into_iter()
+            .flatten();
         let pids = numbers
             .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
             .map(Pid::from_raw);
         // The descriptor is of one certain process, so it does not matter whose number it was before.
-        let followed = pids.filter_map(|pid| PidFd::open(pid).ok()).filter(|pidfd| self.tracer.follows(pidfd));
-        followed.filter(|pidfd| pidfd.signal(libc::SIGKILL).is_ok()).count() as u64
+        let followed = pids
+            .filter_map(|pid| PidFd::open(pid).ok())
+            .filter(|pidfd| self.tracer.follows(pidfd));
+        followed
+            .filter(|pidfd| pidfd.signal(libc::SIGKILL).is_ok())
+            .count() as u64
     }
 
     fn outcome(&self, notes: Vec<String>) -> Result<Outcome, EngineError> {
@@ -126,9 +139,9 @@ impl Session for BpfSession {
         if !self.wait(limit.map(|limit| Instant::now() + limit))? {
             let (killed, ended) = self.kill()?;
             if !ended {
-                return Err(self.plain.broken(
-                    "processes were killed but did not end; they are probably stuck in the kernel",
-                ));
+                return Err(self
+                    .plain
+                    .broken("processes were killed but did not end; they are probably stuck in the kernel"));
             }
             notes.push(format!(
                 "{killed} of the counted processes were still running at the time limit and were killed"

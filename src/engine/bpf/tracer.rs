@@ -92,14 +92,25 @@ impl Tracer {
             Window::Whole => false,
             Window::Markers => true,
         };
-        let programs = i32::try_from(programs.max(1))
-            .map_err(|_| TracerError::System { operation: "count so many programs", source: Errno::E2BIG })?;
+        let programs = i32::try_from(programs.max(1)).map_err(|_| TracerError::System {
+            operation: "count so many programs",
+            source: Errno::E2BIG,
+        })?;
         let (maps, programs) = load(programs, markers)?;
         let links = programs
             .iter()
-            .map(|program| program.attach().map_err(failed("attach a BPF program to its tracepoint")))
+            .map(|program| {
+                program
+                    .attach()
+                    .map_err(failed("attach a BPF program to its tracepoint"))
+            })
             .collect::<Result<_, _>>()?;
-        Ok(Tracer { maps, programs, _links: links, markers })
+        Ok(Tracer {
+            maps,
+            programs,
+            _links: links,
+            markers,
+        })
     }
 
     /// Whether [`Tracer::attach`] would work, without a moment's cost to the rest of the machine.
@@ -113,7 +124,10 @@ impl Tracer {
         let flags = state::NEWBORN | state::BEFORE_EXEC;
         value[state::PROGRAM as usize..][..4].copy_from_slice(&(index as u32).to_ne_bytes());
         value[state::FLAGS as usize..][..4].copy_from_slice(&flags.to_ne_bytes());
-        self.maps.tasks.put_task(pidfd.as_fd(), &value).map_err(failed("follow a process with BPF"))
+        self.maps
+            .tasks
+            .put_task(pidfd.as_fd(), &value)
+            .map_err(failed("follow a process with BPF"))
     }
 
     /// Whether the process of a pidfd is followed. One that has ended meanwhile is not.
@@ -124,7 +138,10 @@ impl Tracer {
     /// How many tasks there are and were.
     pub(super) fn census(&self) -> Result<Census, TracerError> {
         let globals = self.globals()?;
-        Ok(Census { live: number(&globals, globals::LIVE), seen: number(&globals, globals::SEEN) })
+        Ok(Census {
+            live: number(&globals, globals::LIVE),
+            seen: number(&globals, globals::SEEN),
+        })
     }
 
     /// What was lost, in words; `None` when every event was counted.
@@ -138,10 +155,14 @@ impl Tracer {
             .collect();
         let mut misses = 0;
         for program in &self.programs {
-            misses += program.misses().map_err(failed("ask how often a BPF program was skipped"))?;
+            misses += program
+                .misses()
+                .map_err(failed("ask how often a BPF program was skipped"))?;
         }
         if misses > 0 {
-            lost.push(format!("{misses} events came while the kernel was already counting one"));
+            lost.push(format!(
+                "{misses} events came while the kernel was already counting one"
+            ));
         }
         Ok((!lost.is_empty()).then(|| lost.join(", ")))
     }
@@ -156,7 +177,11 @@ impl Tracer {
                 let length = number(&globals, at + i32::from(window::LENGTH));
                 // A window that nothing closed is open up to now.
                 let is_open = word(&globals, at + i32::from(window::PHASE)) == phase::LOOP as u32;
-                let length = if is_open { length + now.0.saturating_sub(opened) } else { length };
+                let length = if is_open {
+                    length + now.0.saturating_sub(opened)
+                } else {
+                    length
+                };
                 (opened > 0).then_some(Nanos(length))
             })
             .collect())
@@ -168,8 +193,15 @@ impl Tracer {
     }
 
     fn globals(&self) -> Result<Vec<u8>, TracerError> {
-        let value = self.maps.globals.get(&0u32.to_ne_bytes()).map_err(failed("read the BPF counters"))?;
-        value.ok_or(TracerError::System { operation: "read the BPF counters", source: Errno::ENOENT })
+        let value = self
+            .maps
+            .globals
+            .get(&0u32.to_ne_bytes())
+            .map_err(failed("read the BPF counters"))?;
+        value.ok_or(TracerError::System {
+            operation: "read the BPF counters",
+            source: Errno::ENOENT,
+        })
     }
 }
 
@@ -179,7 +211,12 @@ fn load(count: i32, markers: bool) -> Result<(Maps, Vec<Program>), TracerError> 
     type Text = fn(Plan<'_>) -> Result<Vec<Instruction>, AsmError>;
     let kernel = Kernel::running()?;
     let maps = make_maps(count, markers)?;
-    let plan = Plan { kernel, maps: &maps, programs: count, markers };
+    let plan = Plan {
+        kernel,
+        maps: &maps,
+        programs: count,
+        markers,
+    };
     let texts: [(&'static str, u32, Text); 4] = [
         ("systally_end", kernel.end, programs::end),
         ("systally_fork", kernel.fork, programs::fork),
@@ -210,7 +247,12 @@ fn make_maps(programs: i32, markers: bool) -> Result<Maps, TracerError> {
     let cpus = possible_cpus()?;
     let types = Types::load(&own_types(state::BYTES)).map_err(failed("load BPF type information"))?;
     let make = |name, kind, key: i32, value: i32, entries: u32| {
-        let shape = MapShape { kind, key: key as u32, value: value as u32, entries };
+        let shape = MapShape {
+            kind,
+            key: key as u32,
+            value: value as u32,
+            entries,
+        };
         Map::create(name, shape, cpus).map_err(failed("make a BPF map"))
     };
     let table_length = TABLE_NUMBERS * if markers { phase::COUNT } else { 1 };
@@ -223,22 +265,48 @@ fn make_maps(programs: i32, markers: bool) -> Result<Maps, TracerError> {
     for counter in [globals::LIVE, globals::SEEN] {
         start[counter as usize..][..8].copy_from_slice(&u64::from(programs as u32).to_ne_bytes());
     }
-    globals.put(&0u32.to_ne_bytes(), &start).map_err(failed("set the BPF counters"))?;
+    globals
+        .put(&0u32.to_ne_bytes(), &start)
+        .map_err(failed("set the BPF counters"))?;
     Ok(Maps {
         tasks,
         globals,
-        table: make("systally_table", MapKind::PerCpuArray, 4, tally::BYTES, table_length as u32)?,
-        others: make("systally_others", MapKind::PerCpuHash, key::BYTES, tally::BYTES, OTHERS)?,
+        table: make(
+            "systally_table",
+            MapKind::PerCpuArray,
+            4,
+            tally::BYTES,
+            table_length as u32,
+        )?,
+        others: make(
+            "systally_others",
+            MapKind::PerCpuHash,
+            key::BYTES,
+            tally::BYTES,
+            OTHERS,
+        )?,
         errors: make("systally_errors", MapKind::PerCpuHash, key::BYTES, 8, ERRORS)?,
-        restarts: make("systally_again", MapKind::PerCpuHash, key::BYTES, tally::BYTES, RESTARTS)?,
+        restarts: make(
+            "systally_again",
+            MapKind::PerCpuHash,
+            key::BYTES,
+            tally::BYTES,
+            RESTARTS,
+        )?,
         unfinished: make("systally_never", MapKind::Hash, key::BYTES, 8, UNFINISHED)?,
     })
 }
 
 /// One more than the greatest number of a CPU that there may ever be: per-CPU values have a copy for each.
 fn possible_cpus() -> Result<usize, TracerError> {
-    let text = Root::live().read("sys/devices/system/cpu/possible").unwrap_or_default();
-    let last = text.trim().rsplit([',', '-']).next().and_then(|last| last.parse::<usize>().ok());
+    let text = Root::live()
+        .read("sys/devices/system/cpu/possible")
+        .unwrap_or_default();
+    let last = text
+        .trim()
+        .rsplit([',', '-'])
+        .next()
+        .and_then(|last| last.parse::<usize>().ok());
     last.map(|last| last + 1).ok_or(TracerError::System {
         operation: "read how many CPUs there may be (/sys/devices/system/cpu/possible)",
         source: Errno::ENODATA,
