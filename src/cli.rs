@@ -9,13 +9,18 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::cmd::count::CountArgs;
 use crate::render::Format;
 use crate::strategy::contract::{Op, PayloadKind, Serializer};
 
 /// Runs real client programs against a real server and counts the system calls each makes per operation.
 #[derive(Debug, Parser)]
-#[command(name = "systally", version, about, max_term_width = 100, arg_required_else_help = true)]
+#[command(
+    name = "systally",
+    version,
+    about,
+    max_term_width = 100,
+    arg_required_else_help = true
+)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -28,8 +33,6 @@ pub enum Command {
     /// Time client strategies untraced, then count their system calls per operation
     #[command(disable_help_flag = true)]
     Bench(Box<BenchArgs>),
-    /// Count the system calls of any program, as `strace -c -f` does, per operation when it can
-    Count(Box<CountArgs>),
     /// Show strategies and engines: what is ready on this machine, and for what is not, why
     List(ListArgs),
     /// Print the JSON Schema of the record that `-o` writes
@@ -121,7 +124,9 @@ pub struct BenchArgs {
 
 /// Which server: the user's own, or one that systally starts.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Server (none named: a private redis-server or valkey-server, else the built-in one)")]
+#[command(
+    next_help_heading = "Server (none named: a private redis-server or valkey-server, else the built-in one)"
+)]
 pub struct ServerArgs {
     /// Server host name or address
     #[arg(short = 'h', long, value_name = "HOST")]
@@ -140,7 +145,13 @@ pub struct ServerArgs {
     pub uri: Option<String>,
 
     /// Password; the environment variable keeps it out of the process list
-    #[arg(short = 'a', long, value_name = "PASSWORD", env = "REDISCLI_AUTH", hide_env_values = true)]
+    #[arg(
+        short = 'a',
+        long,
+        value_name = "PASSWORD",
+        env = "REDISCLI_AUTH",
+        hide_env_values = true
+    )]
     pub pass: Option<String>,
 
     /// ACL user that goes with the password
@@ -189,7 +200,13 @@ pub struct LoadArgs {
     pub keyspace: Option<u64>,
 
     /// Operations to run
-    #[arg(short = 't', long, value_enum, value_delimiter = ',', default_value = "setget")]
+    #[arg(
+        short = 't',
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "setget"
+    )]
     pub tests: Vec<Op>,
 
     /// 0: only modes that connect for each operation; 1: only modes that keep the connection
@@ -296,7 +313,9 @@ fn parse_span(text: &str) -> Result<Duration, String> {
         "" => return Err("a unit is needed: 200ms, 2s, 1m".to_owned()),
         other => return Err(format!("unknown unit '{other}'; use us, ms, s or m")),
     };
-    let value: f64 = number.parse().map_err(|_| format!("'{number}' is not a number"))?;
+    let value: f64 = number
+        .parse()
+        .map_err(|_| format!("'{number}' is not a number"))?;
     let seconds = value * scale;
     if !(1e-3..=86_400.0).contains(&seconds) {
         return Err("must lie between 1ms and 24 hours".to_owned());

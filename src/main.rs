@@ -9,8 +9,7 @@ use systally::cmd;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
-        Command::Bench(args) => cmd::bench::run(&args),
-        Command::Count(args) => cmd::count::run(&args),
+        Command::Bench(mut args) => cmd::bench::run(&mut args),
         Command::List(args) => cmd::list::run(&args),
         Command::Schema => cmd::schema::run(),
         Command::Worker(args) => return cmd::worker::run(&args),

@@ -1,6 +1,9 @@
 //! The driver against workers that do what they should not. Each worker here is a few lines of shell or
 //! Python; none of them may make systally hang, panic, or leave a process behind.
 
+// A test that panics is a test that fails, also in its helpers.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
 mod strategy_support;
 
 use std::ffi::OsString;
@@ -100,10 +103,22 @@ fn fails_in_its_round(assignment: Assignment, limit: Duration) -> (Fault, String
     (fault, text)
 }
 
-/// Whether the group of a worker is gone.
+/// Whether the group of a worker is gone. Zombies that wait for their new parent do not count.
 fn nobody_lives(pid: i32) -> bool {
+    let in_group = |stat: String| {
+        let fields: Vec<String> = stat
+            .rsplit_once(')')
+            .map(|(_, rest)| rest.split_whitespace().map(str::to_owned).collect())
+            .unwrap_or_default();
+        fields.get(2).is_some_and(|group| *group == pid.to_string()) && fields[0] != "Z"
+    };
     let deadline = Instant::now() + LIMIT;
-    while nix::sys::signal::killpg(nix::unistd::Pid::from_raw(pid), None).is_ok() {
+    while std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok())
+        .any(in_group)
+    {
         if Instant::now() > deadline {
             return false;
         }
@@ -113,7 +128,10 @@ fn nobody_lives(pid: i32) -> bool {
 }
 
 fn python(script: &str) -> Option<Assignment> {
-    let there = std::process::Command::new("python3").arg("--version").output().is_ok();
+    let there = std::process::Command::new("python3")
+        .arg("--version")
+        .output()
+        .is_ok();
     if !there {
         println!("SKIP: python3 is not installed");
     }
@@ -138,11 +156,16 @@ fn two_rounds_and_an_end() {
 
 #[test]
 fn nobody_goes_before_all_are_ready() {
-    // The slow one would answer "early" if `go` had come before its `ready`.
-    let slow = sh(&format!(
-        "sleep 0.3; read -t 0 word && echo early; echo '{READY}'; read word; echo '{}'; read word",
+    // The slow one ends if `go` comes before its `ready`.
+    let Some(slow) = python(&format!(
+        "import select, sys\n\
+         if select.select([0], [], [], 0.3)[0]: sys.exit(9)\n\
+         print('{READY}', flush=True); sys.stdin.readline()\n\
+         print('{}', flush=True); sys.stdin.readline()",
         done(10, 10, "{}")
-    ));
+    )) else {
+        return;
+    };
     let mut workers = start(vec![answering(&[&done(10, 10, "{}")]), slow]);
     assert_eq!(workers.ready(LIMIT, &Interrupt::never()).unwrap().len(), 2);
     let round = workers.round(LIMIT, &Interrupt::never()).unwrap();
@@ -160,7 +183,9 @@ fn text_before_ready_is_a_note() {
     workers.round(LIMIT, &Interrupt::never()).unwrap();
     let notes = workers.finish(LIMIT).unwrap().notes;
     assert!(
-        notes.iter().any(|note| note.contains("PHP Warning:  \\u{1b}[31mred")),
+        notes
+            .iter()
+            .any(|note| note.contains("PHP Warning:  \\u{1b}[31mred")),
         "{notes:?}"
     );
 }
@@ -188,7 +213,10 @@ fn garbage_is_shown_escaped() {
 fn text_in_the_window_is_garbage() {
     let (fault, text) = fails_in_its_round(answering(&["Warning: something"]), LIMIT);
     assert!(matches!(fault.problem, Problem::Garbage { .. }), "{text}");
-    assert!(text.contains("in its round") && text.contains("Warning: something"), "{text}");
+    assert!(
+        text.contains("in its round") && text.contains("Warning: something"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -213,26 +241,52 @@ fn a_line_without_an_end_is_named() {
         sh(&format!("printf '{READY}'; sleep 60")),
         Duration::from_millis(400),
     );
-    assert!(text.contains("a line without its end: {\"event\":\"ready\""), "{text}");
+    assert!(
+        text.contains("a line without its end: {\"event\":\"ready\""),
+        "{text}"
+    );
 }
 
 #[test]
 fn an_early_end_is_told_with_its_status() {
     let (fault, text) = fails_to_start(sh("echo no such module >&2; exit 7"), LIMIT);
-    assert_eq!(fault.problem, Problem::Ended { exit: Some(Exit::Code(7)) });
-    assert!(text.contains("exit status 7") && text.ends_with("no such module"), "{text}");
+    assert_eq!(
+        fault.problem,
+        Problem::Ended {
+            exit: Some(Exit::Code(7))
+        }
+    );
+    assert!(
+        text.contains("exit status 7") && text.ends_with("no such module"),
+        "{text}"
+    );
 
     let (fault, text) = fails_to_start(sh("kill -SEGV $$"), LIMIT);
-    assert_eq!(fault.problem, Problem::Ended { exit: Some(Exit::Signal(11)) });
+    assert_eq!(
+        fault.problem,
+        Problem::Ended {
+            exit: Some(Exit::Signal(11))
+        }
+    );
     assert!(text.contains("SIGSEGV"), "{text}");
 
     let (fault, text) = fails_in_its_round(sh(&format!("echo '{READY}'; read word; kill -KILL $$")), LIMIT);
-    assert_eq!(fault.problem, Problem::Ended { exit: Some(Exit::Signal(9)) });
+    assert_eq!(
+        fault.problem,
+        Problem::Ended {
+            exit: Some(Exit::Signal(9))
+        }
+    );
     assert!(text.contains("in its round"), "{text}");
 
     // It went away while nobody asked it for anything.
     let (fault, _) = fails_in_its_round(sh(&format!("echo '{READY}'; exit 0")), LIMIT);
-    assert_eq!(fault.problem, Problem::Ended { exit: Some(Exit::Code(0)) });
+    assert_eq!(
+        fault.problem,
+        Problem::Ended {
+            exit: Some(Exit::Code(0))
+        }
+    );
 }
 
 #[test]
@@ -245,7 +299,10 @@ fn an_output_that_closes_is_no_end() {
 fn a_fail_line_is_passed_on() {
     let line = r#"{"event":"fail","class":"connect","message":"tcp://h:1: Connection refused"}"#;
     // With and without an end, since the worker is over.
-    for script in [format!("echo '{line}'; exit 3"), format!("printf '{line}'; exit 3")] {
+    for script in [
+        format!("echo '{line}'; exit 3"),
+        format!("printf '{line}'; exit 3"),
+    ] {
         let (fault, text) = fails_to_start(sh(&script), LIMIT);
         assert_eq!(
             fault.problem,
@@ -262,8 +319,14 @@ fn a_fail_line_is_passed_on() {
 fn results_that_cannot_be_true_are_refused() {
     for (line, part) in [
         (done(11, 11, "{}"), "began 11 operations, and was asked for 10"),
-        (done(9, 9, "{}"), "began 9 operations of the 10 it was asked for, and names no failure"),
-        (done(10, 9, r#"{"E:x":1}"#), "completed 10 operations, and began 9"),
+        (
+            done(9, 9, "{}"),
+            "began 9 operations of the 10 it was asked for, and names no failure",
+        ),
+        (
+            done(10, 9, r#"{"E:x":1}"#),
+            "completed 10 operations, and began 9",
+        ),
         (done(9, 10, "{}"), "9 were completed and 0 failed"),
         (done(9, 10, r#"{"E:x":2}"#), "9 were completed and 2 failed"),
         (
@@ -309,7 +372,10 @@ fn another_protocol_and_another_order_are_refused() {
     let (fault, _) = fails_in_its_round(answering(&[READY]), LIMIT);
     assert_eq!(fault.problem, Problem::OutOfOrder { said: "ready" });
 
-    let (fault, _) = fails_to_start(sh(&format!("printf '%s\\n' '{READY}' '{READY}'; sleep 60")), LIMIT);
+    let (fault, _) = fails_to_start(
+        sh(&format!("printf '%s\\n' '{READY}' '{READY}'; sleep 60")),
+        LIMIT,
+    );
     assert_eq!(fault.problem, Problem::OutOfOrder { said: "ready" });
 
     // Results that nobody asked for, found when the next round begins.
@@ -352,12 +418,18 @@ fn floods_are_bounded() {
 
 #[test]
 fn a_worker_that_will_not_end_is_ended() {
-    let stubborn = sh(&format!("trap '' TERM INT HUP; echo '{READY}'; while :; do sleep 1; done"));
+    let stubborn = sh(&format!(
+        "trap '' TERM INT HUP; echo '{READY}'; while :; do sleep 1; done"
+    ));
     let mut workers = start(vec![stubborn]);
     workers.ready(LIMIT, &Interrupt::never()).unwrap();
     let outcome = workers.finish(Duration::from_millis(300)).unwrap();
     assert_eq!(outcome.exits, [Exit::Signal(9)]);
-    assert!(outcome.notes.iter().any(|note| note.contains("SIGKILL")), "{:?}", outcome.notes);
+    assert!(
+        outcome.notes.iter().any(|note| note.contains("SIGKILL")),
+        "{:?}",
+        outcome.notes
+    );
 }
 
 #[test]
@@ -394,19 +466,45 @@ fn many_workers_are_served_by_one_thread() {
     let mut workers = start((0..100).map(|_| answering(&[&line, &line])).collect());
     workers.ready(LIMIT, &Interrupt::never()).unwrap();
     for _ in 0..2 {
-        assert_eq!(workers.round(LIMIT, &Interrupt::never()).unwrap().dones.len(), 100);
+        assert_eq!(
+            workers.round(LIMIT, &Interrupt::never()).unwrap().dones.len(),
+            100
+        );
     }
     assert_eq!(workers.finish(LIMIT).unwrap().exits, [Exit::Code(0); 100]);
 }
 
 #[test]
+fn an_interrupt_ends_the_wait_and_the_workers() {
+    let interrupt = Interrupt::install().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let pid_file = folder.path().join("pid");
+    let mut workers = start(vec![sh(&format!(
+        "echo $$ > {}; echo '{READY}'; sleep 60",
+        pid_file.display()
+    ))]);
+    workers.ready(LIMIT, &interrupt).unwrap();
+    let raiser = std::thread::spawn(|| {
+        std::thread::sleep(Duration::from_millis(100));
+        nix::sys::signal::raise(nix::sys::signal::Signal::SIGHUP).unwrap();
+    });
+    let error = workers.round(LIMIT, &interrupt).unwrap_err();
+    raiser.join().unwrap();
+    assert!(matches!(error, WorkerError::Interrupted { signal: 1 }), "{error}");
+    let pid = std::fs::read_to_string(pid_file).unwrap().trim().parse().unwrap();
+    assert!(nobody_lives(pid));
+}
+
+#[test]
 fn dropping_the_workers_ends_them() {
-    let mut workers = start(vec![sh(&format!("echo '{}'; sleep 60", READY.replace(":1,\"v", ":$$,\"v")))]);
-    // The quotes keep $$ from the shell: the engine's own number is asked for instead.
-    let pid = match workers.ready(Duration::from_millis(300), &Interrupt::never()) {
-        Err(error) => faults(error)[0].pid,
-        Ok(_) => panic!("$$ is no number"),
-    };
+    let folder = tempfile::tempdir().unwrap();
+    let pid_file = folder.path().join("pid");
+    let mut workers = start(vec![sh(&format!(
+        "echo $$ > {}; echo '{READY}'; sleep 60",
+        pid_file.display()
+    ))]);
+    workers.ready(LIMIT, &Interrupt::never()).unwrap();
+    let pid = std::fs::read_to_string(pid_file).unwrap().trim().parse().unwrap();
     drop(workers);
     assert!(nobody_lives(pid));
 }
@@ -423,15 +521,21 @@ fn a_password_goes_in_by_stdin_and_never_comes_out() {
         printf '%s\n' "{\"event\":\"fail\",\"class\":\"connect\",\"message\":\"hunter2\\\"' is wrong\"}"
         exit 3"#;
     let worker = assign(&["sh", "-c", script], spec(Some(secret)));
-    assert!(!format!("{worker:?}").contains("hunter2"), "{worker:?}");
+    let environment = format!("{:?}{:?}", worker.program.env, worker.spec);
+    assert!(!environment.contains("hunter2"), "{environment}");
     let (fault, text) = fails_to_start(worker, LIMIT);
-    assert!(matches!(&fault.problem, Problem::Failed { message, .. } if message == "*** is wrong"), "{text}");
+    assert!(
+        matches!(&fault.problem, Problem::Failed { message, .. } if message == "*** is wrong"),
+        "{text}"
+    );
     assert!(!format!("{fault:?}{text}").contains("hunter2"), "{fault:?}");
 }
 
 #[test]
 fn a_program_that_is_not_there_is_the_engines_error() {
     let nothing = assign(&["/nowhere/at/all"], spec(None));
-    let error = Workers::start(&PlainEngine, vec![nothing], &request()).err().unwrap();
+    let error = Workers::start(&PlainEngine, vec![nothing], &request())
+        .err()
+        .unwrap();
     assert!(matches!(error, WorkerError::Engine(_)), "{error}");
 }

@@ -14,15 +14,15 @@ use crate::plan::rows::{Common, Matrix, Row, rows};
 use crate::record::{PlanInfo, Record, ServerOrigin, Status, wire};
 use crate::render::{self, Format, View};
 use crate::run::interrupt::Interrupt;
-use crate::run::{Bench, Progress, RoundLength, Settings};
+use crate::run::{Bench, Progress, RoundLength, Save, Settings};
 use crate::server::{PrivateOptions, Server, ServerChoice, Target};
 use crate::strategy::contract::{Connect, KeyOrder, Keys};
 use crate::strategy::{Registry, ScriptSource, Strategy, program_strategies};
 
-use super::{Code, CommandError, CommandResult, WithCode, print, terminal, warn};
+use super::{Code, CommandError, CommandResult, WithCode, print, secrets, terminal, warn};
 
 /// What all timed rounds together take when nobody sets their length.
-const DEFAULT_TOTAL: Duration = Duration::from_secs(13);
+const DEFAULT_TOTAL: Duration = Duration::from_secs(11);
 
 /// Keys when `-r` does not give their number; few enough to preload, many enough for shards.
 const DEFAULT_KEYS: u64 = 1_000;
@@ -32,8 +32,14 @@ const DEFAULT_KEYS: u64 = 1_000;
 /// # Errors
 /// Usage (unknown strategy, unusable flags), a server that cannot be reached, a record that cannot be
 /// written. What goes wrong with single strategies is in their rows and in the exit code.
-pub fn run(args: &BenchArgs) -> CommandResult {
-    let format = if args.output.csv { Format::Csv } else { args.output.format };
+pub fn run(args: &mut BenchArgs) -> CommandResult {
+    secrets::hide(&mut args.server)?;
+    let args = &*args;
+    let format = if args.output.csv {
+        Format::Csv
+    } else {
+        args.output.format
+    };
     let strategies = strategies(args)?;
     let rows = rows(
         &strategies,
@@ -47,11 +53,17 @@ pub fn run(args: &BenchArgs) -> CommandResult {
     if rows.is_empty() {
         return Err(anyhow!("no strategy is left to run; `systally list` shows all")).code(Code::Usage);
     }
-    let baseline = args.baseline.as_deref().map(|name| baseline(&rows, name)).transpose()?;
+    let baseline = args
+        .baseline
+        .as_deref()
+        .map(|name| baseline(&rows, name))
+        .transpose()?;
     let interrupt = Interrupt::install().context("cannot handle signals")?;
     let mut server = Server::start(server_choice(&args.server)?, &interrupt)?;
     let rows: Vec<Row> = if args.strategies.is_empty() && args.program.is_empty() {
-        rows.into_iter().filter(|r| server.endpoint(r.strategy.transport).is_some()).collect()
+        rows.into_iter()
+            .filter(|r| server.endpoint(r.strategy.transport).is_some())
+            .collect()
     } else {
         rows
     };
@@ -60,16 +72,21 @@ pub fn run(args: &BenchArgs) -> CommandResult {
     let timing = engine::engine(EngineKind::None);
     let counting = counting(args.engine)?;
 
-    let show = Header { format, quiet: args.output.quiet };
+    let show = Header {
+        format,
+        quiet: args.output.quiet,
+    };
     show.line(&format!("server: {server}"))?;
     show.line(&header(&settings, &rows, counting))?;
 
     let progress = Bar::new(args.output.quiet);
-    let output = args.output.output.as_deref().filter(|path| *path != Path::new("-"));
-    let mut save = |record: &Record| match output {
-        Some(path) => wire::save(record, path).map_err(anyhow::Error::from),
-        None => Ok(()),
-    };
+    let output = args
+        .output
+        .output
+        .as_deref()
+        .filter(|path| *path != Path::new("-"));
+    let mut save =
+        output.map(|path| move |record: &Record| wire::save(record, path).map_err(anyhow::Error::from));
     let bench = Bench {
         rows: &rows,
         common: &common,
@@ -79,13 +96,19 @@ pub fn run(args: &BenchArgs) -> CommandResult {
         counting: counting.ok_or_else(|| "--engine none was asked for".to_owned()),
         interrupt: &interrupt,
         progress: &progress,
-        save: &mut save,
+        last_seen: None,
+        save: save.as_mut().map(|save| save as &mut Save),
     };
     let record = bench.run()?;
-    if record.server.as_ref().is_some_and(|server| server.origin == ServerOrigin::External)
+    if record
+        .server
+        .as_ref()
+        .is_some_and(|server| server.origin == ServerOrigin::External)
         && let Err(error) = server.delete_keys(&written_keys(&common))
     {
-        warn(&format!("systally: the keys of this run are still on the server: {error}"));
+        warn(&format!(
+            "systally: the keys of this run are still on the server: {error}"
+        ));
     }
     server.stop();
 
@@ -98,7 +121,12 @@ fn strategies(args: &BenchArgs) -> Result<Vec<Strategy>, CommandError> {
     let mut chosen = program_strategies(&args.program);
     if !args.strategies.is_empty() || chosen.is_empty() {
         let source = ScriptSource::from_env(args.clients_file.clone()).code(Code::Usage)?;
-        chosen.extend(Registry::load(&source).code(Code::Usage)?.select(&args.strategies).code(Code::Usage)?);
+        chosen.extend(
+            Registry::load(&source)
+                .code(Code::Usage)?
+                .select(&args.strategies)
+                .code(Code::Usage)?,
+        );
     }
     if let Some(keep) = args.load.keep_alive {
         let per_op = |s: &Strategy| matches!(s.mode.connect, Connect::PerOp);
@@ -111,13 +139,20 @@ fn strategies(args: &BenchArgs) -> Result<Vec<Strategy>, CommandError> {
 fn baseline(rows: &[Row], name: &str) -> Result<usize, CommandError> {
     rows.iter()
         .position(|row| row.strategy.name().to_string().starts_with(name))
-        .ok_or_else(|| anyhow!("--baseline {}: no such row in this run", crate::units::escape(name, 80)))
+        .ok_or_else(|| {
+            anyhow!(
+                "--baseline {}: no such row in this run",
+                crate::units::escape(name, 80)
+            )
+        })
         .code(Code::Usage)
 }
 
 fn server_choice(args: &ServerArgs) -> Result<ServerChoice, CommandError> {
     if args.builtin_server {
-        return Ok(ServerChoice::BuiltIn { options: PrivateOptions::default() });
+        return Ok(ServerChoice::BuiltIn {
+            options: PrivateOptions::default(),
+        });
     }
     let socket = match &args.socket {
         Some(path) => Some(
@@ -137,7 +172,10 @@ fn server_choice(args: &ServerArgs) -> Result<ServerChoice, CommandError> {
         password: args.pass.clone(),
     };
     if args.host.is_none() && args.port.is_none() && args.socket.is_none() && args.uri.is_none() {
-        return Ok(ServerChoice::Auto { prefer: None, options: PrivateOptions::default() });
+        return Ok(ServerChoice::Auto {
+            prefer: None,
+            options: PrivateOptions::default(),
+        });
     }
     Ok(ServerChoice::External(target.endpoints().code(Code::Usage)?))
 }
@@ -148,7 +186,12 @@ fn common(load: &LoadArgs) -> Common {
         None => (DEFAULT_KEYS, KeyOrder::Seq),
     };
     Common {
-        keys: Keys { prefix: "st:".to_owned(), count, order, seed: load.seed },
+        keys: Keys {
+            prefix: "st:".to_owned(),
+            count,
+            order,
+            seed: load.seed,
+        },
         payload: load.payload,
         serializer: load.serializer,
     }
@@ -170,7 +213,9 @@ fn settings(args: &BenchArgs, rows: &[Row], baseline: Option<usize>) -> Settings
         (None, Some(span)) => RoundLength::Span(span),
         (None, None) => {
             let rounds = rows.len() as u32 * (args.runs + args.warmup).max(1);
-            RoundLength::Span((DEFAULT_TOTAL / rounds.max(1)).clamp(Duration::from_millis(50), Duration::from_secs(1)))
+            RoundLength::Span(
+                (DEFAULT_TOTAL / rounds.max(1)).clamp(Duration::from_millis(50), Duration::from_secs(1)),
+            )
         }
     };
     Settings {
@@ -187,16 +232,31 @@ fn settings(args: &BenchArgs, rows: &[Row], baseline: Option<usize>) -> Settings
 /// What the record keeps of the command line; the server's address and password are not in it.
 fn plan_info(args: &BenchArgs, length: RoundLength) -> PlanInfo {
     fn list<T: ToString>(values: &[T]) -> String {
-        values.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+        values
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(",")
     }
     let mut plan = BTreeMap::from([
         ("runs".to_owned(), args.runs.to_string()),
         ("warmup".to_owned(), args.warmup.to_string()),
         ("clients".to_owned(), list(&args.load.clients)),
         ("data-size".to_owned(), list(&args.load.data_size)),
-        ("tests".to_owned(), args.load.tests.iter().map(|op| op.name()).collect::<Vec<_>>().join(",")),
+        (
+            "tests".to_owned(),
+            args.load
+                .tests
+                .iter()
+                .map(|op| op.name())
+                .collect::<Vec<_>>()
+                .join(","),
+        ),
         ("seed".to_owned(), args.load.seed.to_string()),
-        ("keyspace".to_owned(), args.load.keyspace.unwrap_or(DEFAULT_KEYS).to_string()),
+        (
+            "keyspace".to_owned(),
+            args.load.keyspace.unwrap_or(DEFAULT_KEYS).to_string(),
+        ),
     ]);
     match length {
         RoundLength::Ops(total) => plan.insert("requests".to_owned(), total.to_string()),
@@ -226,8 +286,12 @@ fn counting(choice: EngineChoice) -> Result<Option<&'static dyn Engine>, Command
 
 /// The second line: what is run, with the long names of the flags.
 fn header(settings: &Settings, rows: &[Row], counting: Option<&dyn Engine>) -> String {
-    let flags: Vec<String> =
-        settings.plan.settings.iter().map(|(name, value)| format!("--{name} {value}")).collect();
+    let flags: Vec<String> = settings
+        .plan
+        .settings
+        .iter()
+        .map(|(name, value)| format!("--{name} {value}"))
+        .collect();
     let engine = match counting {
         Some(engine) => format!("counted by {}", engine.kind()),
         None => "not counted".to_owned(),
@@ -290,7 +354,11 @@ impl Progress for Bar {
 }
 
 fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -> Result<(), CommandError> {
-    let view = View { all_syscalls: args.output.all, header: false, ..terminal::view() };
+    let view = View {
+        all_syscalls: args.output.all,
+        header: false,
+        ..terminal::view()
+    };
     let to_stdout = args.output.output.as_deref() == Some(Path::new("-"));
     let format = if to_stdout { Format::Json } else { format };
     print(&render::render(record, format, &view)?)?;
@@ -300,7 +368,14 @@ fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -> Result<()
         (&args.output.export_json, Format::Json),
     ] {
         let Some(path) = path else { continue };
-        let text = render::render(record, format, &View { all_syscalls: args.output.all, ..View::default() })?;
+        let text = render::render(
+            record,
+            format,
+            &View {
+                all_syscalls: args.output.all,
+                ..View::default()
+            },
+        )?;
         if path == Path::new("-") {
             print(&text)?;
         } else {
@@ -315,7 +390,10 @@ fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -> Result<()
 fn exit_code(record: &Record, ignore_failure: bool) -> Code {
     let any = |status: Status| record.strategies.iter().any(|row| row.status == status);
     let failed = any(Status::Failed)
-        || record.strategies.iter().any(|row| row.status == Status::Ok && row.reason.is_some())
+        || record
+            .strategies
+            .iter()
+            .any(|row| row.status == Status::Ok && row.reason.is_some())
         || record.strategies.iter().all(|row| row.status == Status::Skipped);
     if !record.complete {
         Code::Incomplete

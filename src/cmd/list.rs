@@ -37,7 +37,13 @@ fn strategies(out: &mut String, registry: &Registry) -> std::fmt::Result {
     for client in registry.clients() {
         match client.presence() {
             Presence::Ready { version } => {
-                writeln!(out, "  {:<18} {:<10} ready  {}", client.name(), version, client.description())?;
+                writeln!(
+                    out,
+                    "  {:<18} {:<10} ready  {}",
+                    client.name(),
+                    version,
+                    client.description()
+                )?;
             }
             Presence::Missing { why, install } => {
                 writeln!(out, "  {:<18} {:<10} {why}; {install}", client.name(), "missing")?;
@@ -77,7 +83,11 @@ fn engines(out: &mut String) -> std::fmt::Result {
         .into_iter()
         .filter_map(|(yes, word)| yes.then_some(word))
         .collect();
-        let knows = if knows.is_empty() { "counts nothing".to_owned() } else { knows.join(", ") };
+        let knows = if knows.is_empty() {
+            "counts nothing".to_owned()
+        } else {
+            knows.join(", ")
+        };
         writeln!(out, "    {:<8} {state} ({knows})", engine.kind().name())?;
     }
     writeln!(out)

@@ -1,7 +1,7 @@
 //! The commands: one short file each. Only this folder writes to standard output.
 
 pub mod bench;
-pub mod count;
+
 pub mod list;
 pub mod responder;
 pub mod schema;
@@ -56,7 +56,10 @@ pub struct CommandError {
 
 impl<E: Into<anyhow::Error>> From<E> for CommandError {
     fn from(error: E) -> Self {
-        CommandError { code: Code::Failed, error: error.into() }
+        CommandError {
+            code: Code::Failed,
+            error: error.into(),
+        }
     }
 }
 
@@ -74,7 +77,10 @@ pub trait WithCode<T> {
 
 impl<T, E: Into<anyhow::Error>> WithCode<T> for Result<T, E> {
     fn code(self, code: Code) -> Result<T, CommandError> {
-        self.map_err(|error| CommandError { code, error: error.into() })
+        self.map_err(|error| CommandError {
+            code,
+            error: error.into(),
+        })
     }
 }
 
@@ -86,7 +92,10 @@ pub fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        Err(e) => Err(io::Error::new(e.kind(), format!("cannot write to standard output: {e}"))),
+        Err(e) => Err(io::Error::new(
+            e.kind(),
+            format!("cannot write to standard output: {e}"),
+        )),
         Ok(()) => Ok(()),
     }
 }

@@ -32,9 +32,16 @@ pub fn hide(args: &mut ServerArgs) -> anyhow::Result<()> {
     if let (Ok(uri), Some(true)) = (env::var(URI), args.uri.as_deref().map(|u| u.contains(MASK))) {
         args.uri = Some(uri);
     }
-    let pass = args.pass.clone().filter(|pass| !pass.is_empty() && mentions(&given, pass));
-    let uri_password =
-        args.uri.as_deref().and_then(password_of).filter(|p| mentions(&given, p)).map(str::to_owned);
+    let pass = args
+        .pass
+        .clone()
+        .filter(|pass| !pass.is_empty() && mentions(&given, pass));
+    let uri_password = args
+        .uri
+        .as_deref()
+        .and_then(password_of)
+        .filter(|p| mentions(&given, p))
+        .map(str::to_owned);
     if pass.is_none() && uri_password.is_none() {
         return Ok(());
     }
@@ -59,7 +66,9 @@ pub fn hide(args: &mut ServerArgs) -> anyhow::Result<()> {
 fn password_of(uri: &str) -> Option<&str> {
     let (_, rest) = uri.split_once("://")?;
     let (credentials, _) = rest.rsplit_once('@')?;
-    let password = credentials.split_once(':').map_or(credentials, |(_, password)| password);
+    let password = credentials
+        .split_once(':')
+        .map_or(credentials, |(_, password)| password);
     (!password.is_empty() && password != MASK).then_some(password)
 }
 
@@ -69,14 +78,20 @@ fn mentions(args: &[OsString], secret: &str) -> bool {
 }
 
 fn masked(arg: &OsStr, secrets: &[&str]) -> OsString {
-    let Some(text) = arg.to_str() else { return arg.to_owned() };
+    let Some(text) = arg.to_str() else {
+        return arg.to_owned();
+    };
     for secret in secrets {
-        let flag = text.strip_suffix(secret).is_some_and(|flag| flag.starts_with('-') || flag.is_empty());
+        let flag = text
+            .strip_suffix(secret)
+            .is_some_and(|flag| flag.starts_with('-') || flag.is_empty());
         if flag {
             return format!("{}{MASK}", &text[..text.len() - secret.len()]).into();
         }
         if password_of(text) == Some(secret) {
-            return text.replacen(&format!("{secret}@"), &format!("{MASK}@"), 1).into();
+            return text
+                .replacen(&format!("{secret}@"), &format!("{MASK}@"), 1)
+                .into();
         }
     }
     arg.to_owned()
@@ -87,7 +102,9 @@ mod tests {
     use super::*;
 
     fn show(arg: &str) -> String {
-        masked(OsStr::new(arg), &["hunter2"]).into_string().expect("text stays text")
+        masked(OsStr::new(arg), &["hunter2"])
+            .into_string()
+            .expect("text stays text")
     }
 
     #[test]

@@ -9,9 +9,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use crate::limits::{Load, is_loopback};
-use crate::proc::process::{
-    CAP_SYS_PTRACE, Resource, Who, is_alive, open_files_count, rlimit, same_netns, status,
-};
+use crate::proc::process::{CAP_SYS_PTRACE, Resource, Who, is_alive, open_files, rlimit, same_netns, status};
 use crate::proc::sockets::TcpState;
 use crate::proc::{Root, sockdiag, sockets, sysctl};
 use crate::strategy::contract::Endpoint;
@@ -164,7 +162,7 @@ pub fn collect(
         facts.put_known(Fact::NofileHard, limit.hard.ok_or(()));
     }
     if client.is_some() {
-        facts.put_known(Fact::FdsOpen, open_files_count(root, who));
+        facts.put_known(Fact::FdsOpen, open_files(root, who));
     }
     if let Ok(file_nr) = sysctl::integers(root, "fs.file-nr", 3) {
         facts.put(Fact::FileNr, file_nr[0]);

@@ -6,6 +6,7 @@
 
 use super::reading::Reading;
 use super::{Limit, Load};
+use crate::proc::process::same_netns;
 use crate::proc::sockdiag::{self, Listener};
 use crate::proc::{Root, sysctl};
 use crate::record::{LimitReading, Verdict};
@@ -19,6 +20,10 @@ impl Limit for AcceptBacklog {
 
     fn title(&self) -> &'static str {
         "accept queue"
+    }
+
+    fn headline(&self) -> bool {
+        true
     }
 
     fn check(&self, root: &Root, load: &Load) -> LimitReading {
@@ -65,6 +70,12 @@ pub(super) fn planned_listener(root: &Root, load: &Load) -> Result<Listener, Str
     }
     if !load.same_host {
         return Err("the server is on another machine: look there (ss -ltn, column Send-Q)".to_owned());
+    }
+    // A listener of the same address in this namespace would be somebody else's.
+    if let Some(Ok(false)) = load.server_pid.map(|pid| same_netns(root, pid)) {
+        return Err(
+            "the server is in another network namespace, whose listeners cannot be seen from here".to_owned(),
+        );
     }
     let listeners = sockdiag::listeners(root).map_err(|e| e.to_string())?;
     load.listener(&listeners).cloned().ok_or_else(|| {
@@ -234,6 +245,22 @@ mod tests {
             AcceptBacklog.check(&Tree::defaults().root(), &load).verdict,
             Verdict::Fail
         );
+    }
+
+    #[test]
+    fn a_listener_of_this_namespace_is_not_the_one_of_a_server_elsewhere() {
+        let tree = Tree::defaults()
+            .with("proc/self/ns/net", "net:[1]")
+            .with("proc/9/ns/net", "net:[2]")
+            .with(
+                "systally/listeners.json",
+                r#"[{"address":{"unix":"/run/r.sock"},"queued":0,"backlog":511,"drops":null,"inode":9}]"#,
+            );
+        let mut load = load(false, 10, 0, 511);
+        load.server.listeners = None;
+        assert_eq!(AcceptBacklog.check(&tree.root(), &load).verdict, Verdict::Ok);
+        load.server_pid = Some(9);
+        assert_eq!(AcceptBacklog.check(&tree.root(), &load).verdict, Verdict::Unknown);
     }
 
     #[test]

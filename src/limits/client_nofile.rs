@@ -17,18 +17,18 @@ impl Limit for ClientNofile {
         "ulimit -n"
     }
 
+    fn headline(&self) -> bool {
+        true
+    }
+
     fn check(&self, root: &Root, load: &Load) -> LimitReading {
         let reading = Reading::of(self.id(), "process", "/proc/self/limits, Max open files (soft)");
         let limit = match rlimit(root, Who::Me, Resource::OpenFiles) {
             Ok(limit) => limit,
             Err(e) => return reading.unknown(e.to_string()),
         };
-        let held = if load.connect_per_op {
-            1
-        } else {
-            load.connections_per_process
-        };
-        let demand = load.client_base_fds.saturating_add(held);
+        let held = load.held();
+        let demand = load.client_fds();
         let soft = limit.soft.unwrap_or(u64::MAX);
         let hard = limit.hard.unwrap_or(u64::MAX);
         let now = if demand <= hard {

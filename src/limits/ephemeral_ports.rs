@@ -20,6 +20,10 @@ impl Limit for EphemeralPorts {
         "local ports"
     }
 
+    fn headline(&self) -> bool {
+        true
+    }
+
     fn check(&self, root: &Root, load: &Load) -> LimitReading {
         let reading = Reading::of(
             self.id(),

@@ -17,6 +17,10 @@ impl Limit for FileMax {
         "fs.file-max"
     }
 
+    fn headline(&self) -> bool {
+        true
+    }
+
     fn check(&self, root: &Root, load: &Load) -> LimitReading {
         let reading = Reading::of(
             self.id(),

@@ -1,6 +1,7 @@
 //! A planned load and the server it goes to, in the terms of the limits.
 
-use crate::proc::process::Rlimit;
+use super::ServerFacts;
+use crate::proc::process::Who;
 use crate::proc::sockdiag::{Address, Listener};
 use crate::strategy::contract::Endpoint;
 
@@ -31,6 +32,10 @@ pub struct Load {
     pub attempts_per_op: u64,
     /// Distinct server addresses (shards); each has ports of its own.
     pub destinations: u64,
+    /// Commands sent before the first reply is read.
+    pub pipeline: u64,
+    /// Length of a value in bytes.
+    pub payload_bytes: u64,
     /// Address of the server, when there is one.
     pub endpoint: Option<Endpoint>,
     /// Process id of the server, when known.
@@ -54,6 +59,8 @@ impl Default for Load {
             client_base_fds: 5,
             attempts_per_op: 1,
             destinations: 1,
+            pipeline: 1,
+            payload_bytes: 0,
             endpoint: None,
             server_pid: None,
             server: ServerFacts::default(),
@@ -84,6 +91,42 @@ impl Load {
             self.processes
         } else {
             self.processes.saturating_mul(self.connections_per_process)
+        }
+    }
+
+    /// Connections a client process holds at one time.
+    pub fn held(&self) -> u64 {
+        if self.connect_per_op {
+            1
+        } else {
+            self.connections_per_process
+        }
+    }
+
+    /// Descriptors a client process needs.
+    pub fn client_fds(&self) -> u64 {
+        self.client_base_fds.saturating_add(self.held())
+    }
+
+    /// Connections the server counts at one time. It still counts one that the client has just closed
+    /// when the next is accepted, unless it was the server that closed.
+    pub fn counted_by_server(&self) -> u64 {
+        if self.connect_per_op && !self.server_closes_first {
+            self.processes.saturating_mul(2)
+        } else {
+            self.open()
+        }
+    }
+
+    /// The server's process.
+    ///
+    /// # Errors
+    /// Why it is not known.
+    pub fn server_process(&self) -> Result<Who, &'static str> {
+        match (self.server_pid, self.same_host) {
+            (Some(pid), true) => Ok(Who::Pid(pid)),
+            (_, false) => Err("the server is on another machine"),
+            (None, true) => Err("the server's process is not known (another user, or another namespace)"),
         }
     }
 
@@ -124,21 +167,6 @@ pub fn is_loopback(host: &str) -> bool {
         || host
             .parse::<std::net::IpAddr>()
             .is_ok_and(|ip| ip.to_canonical().is_loopback())
-}
-
-/// What is known of the server from the server itself and from its process; `None` is not known.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ServerFacts {
-    /// `CONFIG GET maxclients`, or `INFO clients`.
-    pub maxclients: Option<u64>,
-    /// `INFO clients` connected_clients.
-    pub connected_clients: Option<u64>,
-    /// `CONFIG GET tcp-backlog`: what was asked for, not what it got.
-    pub tcp_backlog: Option<u64>,
-    /// Open-file limit of its process.
-    pub nofile: Option<Rlimit>,
-    /// Its listening sockets, when they can be seen from here.
-    pub listeners: Option<Vec<Listener>>,
 }
 
 #[cfg(test)]

@@ -3,19 +3,57 @@
 //! One file per limit, listed in [`LIMITS`]. A limit is read from a [`crate::proc::Root`], which can be
 //! the live system or a recorded tree, so everything here can be tested on recordings.
 
+mod abort_on_overflow;
 mod accept_backlog;
+mod capacity;
 mod client_nofile;
+mod conntrack;
+mod cpu_quota;
 mod ephemeral_ports;
+mod facts;
 mod file_max;
+mod fin_timeout;
+mod fork_memory;
+mod hugepages;
+mod idle_timeout;
 mod load;
+mod maxclients;
+mod maxmemory;
+pub mod memcached;
+mod memcached_conns;
+mod netdev_backlog;
+mod nproc;
+mod nr_open;
+mod orphans;
+mod output_buffer;
+mod overcommit;
+mod pid_max;
+mod pids_max;
+mod protected_mode;
 mod reading;
+mod server_memory_max;
+mod server_nofile;
+mod server_side;
+mod socket_buffers;
+mod socket_memory;
+mod socket_permission;
 mod somaxconn;
+mod syn_backlog;
+mod syn_retries;
+mod tcp_backlog;
+mod tcp_mem;
+mod threads_max;
+mod tw_buckets;
+mod witness;
 
 use crate::proc::Root;
 use crate::record::{LimitReading, Verdict};
 
-pub use load::{Load, ServerFacts, is_loopback};
+pub use capacity::{Capacity, capacities};
+pub use facts::{REDIS_RESERVED_FDS, ServerFacts, ServerKind};
+pub use load::{Load, is_loopback};
 pub use reading::worst;
+pub use witness::Witness;
 
 /// One limit.
 pub trait Limit: Sync {
@@ -23,6 +61,10 @@ pub trait Limit: Sync {
     fn id(&self) -> &'static str;
     /// The name people know it by (`ulimit -n`), for the line under a table.
     fn title(&self) -> &'static str;
+    /// Whether it is named under every table of a bench, fitting or not.
+    fn headline(&self) -> bool {
+        false
+    }
     /// Reads it below `root` and sets it against the load.
     fn check(&self, root: &Root, load: &Load) -> LimitReading;
 }
@@ -30,15 +72,57 @@ pub trait Limit: Sync {
 /// All limits, in the order in which they are listed.
 pub const LIMITS: &[&dyn Limit] = &[
     &file_max::FileMax,
+    &nr_open::NrOpen,
     &client_nofile::ClientNofile,
+    &server_nofile::ServerNofile,
+    &nproc::Nproc,
+    &pid_max::PidMax,
+    &threads_max::ThreadsMax,
+    &pids_max::PidsMax,
+    &fork_memory::ForkMemory,
     &accept_backlog::AcceptBacklog,
     &somaxconn::Somaxconn,
+    &tcp_backlog::TcpBacklog,
+    &syn_backlog::SynBacklog,
+    &abort_on_overflow::AbortOnOverflow,
+    &syn_retries::SynRetries,
     &ephemeral_ports::EphemeralPorts,
+    &fin_timeout::FinTimeout,
+    &tw_buckets::TwBuckets,
+    &orphans::Orphans,
+    &tcp_mem::TcpMem,
+    &socket_buffers::SocketBuffers,
+    &socket_memory::SocketMemory,
+    &conntrack::Conntrack,
+    &netdev_backlog::NetdevBacklog,
+    &cpu_quota::CpuQuota,
+    &server_memory_max::ServerMemoryMax,
+    &maxclients::Maxclients,
+    &idle_timeout::IdleTimeout,
+    &output_buffer::OutputBuffer,
+    &maxmemory::Maxmemory,
+    &protected_mode::ProtectedMode,
+    &socket_permission::SocketPermission,
+    &overcommit::Overcommit,
+    &hugepages::Hugepages,
+    &memcached_conns::MemcachedConns,
 ];
 
 /// Sets every limit against the load, in the order of [`LIMITS`].
 pub fn check_all(root: &Root, load: &Load) -> Vec<LimitReading> {
-    LIMITS.iter().map(|limit| limit.check(root, load)).collect()
+    let root = root.at_one_moment();
+    LIMITS.iter().map(|limit| limit.check(&root, load)).collect()
+}
+
+/// The limits that a bench tells of: the usual suspects, and whatever else does not fit.
+pub fn check_bench(root: &Root, load: &Load) -> Vec<LimitReading> {
+    let root = root.at_one_moment();
+    LIMITS
+        .iter()
+        .map(|limit| (limit.headline(), limit.check(&root, load)))
+        .filter(|(headline, reading)| *headline || matches!(reading.verdict, Verdict::Fail | Verdict::Warn))
+        .map(|(_, reading)| reading)
+        .collect()
 }
 
 /// The readings in one line, for under a table: what the load needs of what there is, and the verdict.
@@ -167,7 +251,7 @@ mod tests {
     #[test]
     fn the_line_says_need_and_have() {
         let tree = Tree::defaults();
-        let line = one_line(&check_all(&tree.root(), &Load::default()));
+        let line = one_line(&check_bench(&tree.root(), &Load::default()));
         assert!(
             line.starts_with("limits: fs.file-max 1507 of 2466186 ok · ulimit -n 6 of 1024 ok"),
             "{line}"

@@ -6,6 +6,9 @@ use crate::units::Measured;
 /// A demand above this share of the capacity, in percent, is a warning.
 const WARN_PERCENT: u128 = 80;
 
+/// A capacity without an end.
+pub(super) const NO_LIMIT: u64 = u64::MAX;
+
 /// Builds the reading of one limit.
 pub(super) struct Reading {
     inner: LimitReading,
@@ -30,11 +33,12 @@ impl Reading {
     }
 
     /// It does not bear on this load, and why.
-    pub(super) fn not_applicable(mut self, why: &str) -> LimitReading {
+    pub(super) fn not_applicable(mut self, why: impl Into<String>) -> LimitReading {
+        let why = why.into();
         self.inner.verdict = Verdict::NotApplicable;
-        self.inner.demand = Measured::NotMeasured(why.to_owned());
-        self.inner.capacity = Measured::NotMeasured(why.to_owned());
-        self.inner.effect = why.to_owned();
+        self.inner.demand = Measured::NotMeasured(why.clone());
+        self.inner.capacity = Measured::NotMeasured(why.clone());
+        self.inner.effect = why;
         self.inner
     }
 
@@ -42,6 +46,19 @@ impl Reading {
     pub(super) fn unknown(mut self, why: impl Into<String>) -> LimitReading {
         let why = why.into();
         self.inner.verdict = Verdict::Unknown;
+        for value in [&mut self.inner.demand, &mut self.inner.capacity] {
+            if value.known().is_none() {
+                *value = Measured::NotMeasured(why.clone());
+            }
+        }
+        self.inner.effect = why;
+        self.inner
+    }
+
+    /// Nothing is to be set against it, and it is as it should be.
+    pub(super) fn fine(mut self, why: impl Into<String>) -> LimitReading {
+        self.inner.verdict = Verdict::Ok;
+        let why = why.into();
         for value in [&mut self.inner.demand, &mut self.inner.capacity] {
             if value.known().is_none() {
                 *value = Measured::NotMeasured(why.clone());
@@ -62,6 +79,11 @@ impl Reading {
     pub(super) fn capacity(mut self, capacity: u64) -> Reading {
         self.inner.capacity = Measured::Known(capacity);
         self
+    }
+
+    /// What there is, where "no limit" is possible.
+    pub(super) fn capacity_or_none(self, capacity: Option<u64>) -> Reading {
+        self.capacity(capacity.unwrap_or(NO_LIMIT))
     }
 
     /// How to raise it: now, for good, in a container.

@@ -2,8 +2,8 @@
 //! after. Once the listener itself is known this value decides nothing.
 
 use super::reading::Reading;
+use super::server_side::shares_netns;
 use super::{Limit, Load, accept_backlog};
-use crate::proc::process::same_netns;
 use crate::proc::{Root, sysctl};
 use crate::record::{LimitReading, Verdict};
 
@@ -18,6 +18,10 @@ impl Limit for Somaxconn {
         "somaxconn"
     }
 
+    fn headline(&self) -> bool {
+        true
+    }
+
     fn check(&self, root: &Root, load: &Load) -> LimitReading {
         let reading = Reading::of(
             self.id(),
@@ -29,21 +33,18 @@ impl Limit for Somaxconn {
             Err(e) => return reading.unknown(e.to_string()),
         };
         if let Ok(listener) = accept_backlog::planned_listener(root, load) {
-            return reading.not_applicable(&format!(
+            return reading.not_applicable(format!(
                 "{somaxconn} now; counts at the next listen() only, the listener has {}",
                 listener.backlog
             ));
         }
-        if !load.same_host {
-            return reading.unknown("the server is on another machine and has a setting of its own");
-        }
-        match load.server_pid.map(|pid| same_netns(root, pid)) {
-            Some(Ok(false)) => {
-                return reading
-                    .unknown("the server is in another network namespace with a setting of its own");
-            }
-            Some(Err(e)) => return reading.unknown(e.to_string()),
-            Some(Ok(true)) | None => {}
+        // Without a visible listener only the process can tell whose namespace it is; not knowing it, one
+        // on this machine is taken to be in this one.
+        if let (Err(why), true) = (
+            shares_netns(root, load),
+            load.server_pid.is_some() || !load.same_host,
+        ) {
+            return reading.unknown(why);
         }
         let demand = load.waiting().saturating_sub(1);
         reading

@@ -13,7 +13,11 @@ pub fn balanced(rows: usize, rounds: usize) -> Vec<Vec<usize>> {
             let pairs = rounds.div_ceil(2).max(1);
             let start = if rows == 0 { 0 } else { pair * rows / pairs % rows };
             let forward = (0..rows).map(|i| (start + i) % rows);
-            if round % 2 == 0 { forward.collect() } else { forward.rev().collect() }
+            if round % 2 == 0 {
+                forward.collect()
+            } else {
+                forward.rev().collect()
+            }
         })
         .collect()
 }

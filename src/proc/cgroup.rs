@@ -87,7 +87,7 @@ pub fn groups(root: &Root, who: Who, controller: Controller) -> Result<Option<Gr
     if parts.contains(&"..") {
         return Err(outside());
     }
-    let folders = (0..=parts.len())
+    let folders: Vec<String> = (0..=parts.len())
         .rev()
         .map(|depth| {
             let mut folder = mount_point.trim_matches('/').to_owned();
@@ -98,6 +98,14 @@ pub fn groups(root: &Root, who: Who, controller: Controller) -> Result<Option<Gr
             folder
         })
         .collect();
+    // Every group has this file. Without it the folder is not there to be read (a recording that was cut,
+    // a sandbox that hides it), and "no limit" would be a guess.
+    let marker = match version {
+        Version::V1 => "notify_on_release",
+        Version::V2 => "cgroup.controllers",
+    };
+    let own = &folders[0];
+    root.read(&format!("{own}/{marker}"))?;
     Ok(Some(Groups { version, folders }))
 }
 
@@ -163,8 +171,11 @@ fn levels(
             continue;
         };
         let max = limit(&max).ok_or_else(|| ReadError::content(&folder, "a limit", &max))?;
-        let Some(current) = optional(root, &format!("{folder}/{current_file}"))? else {
-            continue;
+        let current = match optional(root, &format!("{folder}/{current_file}"))? {
+            Some(current) => current,
+            None if max.is_none() => "0".to_owned(),
+            // A limit whose use is not known must not pass for one with room.
+            None => return Err(ReadError::content(&folder, current_file, "no such file")),
         };
         let current =
             whole(current.trim()).ok_or_else(|| ReadError::content(&folder, "a whole number", &current))?;
@@ -300,6 +311,7 @@ mod tests {
         let tree = Tree::new()
             .with("proc/self/cgroup", "0::/a/b\n")
             .with("proc/self/mountinfo", V2_MOUNT)
+            .with("sys/fs/cgroup/a/b/cgroup.controllers", "cpu pids\n")
             .with("sys/fs/cgroup/a/b/pids.max", "max\n")
             .with("sys/fs/cgroup/a/b/pids.current", "3\n")
             .with("sys/fs/cgroup/a/pids.max", "20\n")
@@ -322,6 +334,7 @@ mod tests {
                 "proc/self/mountinfo",
                 "39 31 0:36 /docker/x /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n",
             )
+            .with("sys/fs/cgroup/pids/notify_on_release", "0\n")
             .with("sys/fs/cgroup/pids/pids.max", "100\n")
             .with("sys/fs/cgroup/pids/pids.current", "7\n");
         let levels = pids(&tree.root(), Who::Me).unwrap();
@@ -337,6 +350,11 @@ mod tests {
         let tree = Tree::new()
             .with("proc/self/cgroup", "8:pids:/\n")
             .with("proc/self/mountinfo", V1_MOUNT);
+        assert!(
+            pids(&tree.root(), Who::Me).is_err(),
+            "a folder that is not there is no absence of limits"
+        );
+        let tree = tree.with("sys/fs/cgroup/pids/notify_on_release", "0\n");
         assert!(pids(&tree.root(), Who::Me).unwrap().is_empty());
     }
 
@@ -349,6 +367,7 @@ mod tests {
         assert!(pids(&tree.root(), Who::Me).is_err());
         let tree = tree
             .with("proc/self/cgroup", "0::/a\n")
+            .with("sys/fs/cgroup/a/cgroup.controllers", "pids\n")
             .with("sys/fs/cgroup/a/pids.max", "-3\n")
             .with("sys/fs/cgroup/a/pids.current", "1\n");
         assert!(pids(&tree.root(), Who::Me).is_err());

@@ -75,30 +75,30 @@ pub fn rlimit(root: &Root, who: Who, resource: Resource) -> Result<Rlimit, ReadE
     })
 }
 
-/// How many descriptors a process has open.
+/// How many descriptors a process has open. A recording keeps the number as `fd.count`.
 ///
 /// # Errors
 /// A process that is gone, or belongs to another user.
 pub fn open_files(root: &Root, who: Who) -> Result<u64, ReadError> {
-    let names = root.list(&who.file("fd"))?;
-    let count = names.iter().filter(|name| whole(name).is_some()).count() as u64;
-    root.keep(&who.file("fd.count"), &count.to_string());
-    Ok(count)
+    counted(root, &who.file("fd.count"), || {
+        let names = root.list(&who.file("fd"))?;
+        Ok(names.iter().filter(|name| whole(name).is_some()).count() as u64)
+    })
 }
 
-/// The number of descriptors as a recording keeps it, or as it is now.
-///
-/// # Errors
-/// As [`open_files`].
-pub fn open_files_count(root: &Root, who: Who) -> Result<u64, ReadError> {
-    if root.is_live() {
-        return open_files(root, who);
+/// A number that is counted on the live system and kept in a recording.
+fn counted(
+    root: &Root,
+    kept: &str,
+    count: impl FnOnce() -> Result<u64, ReadError>,
+) -> Result<u64, ReadError> {
+    if root.is_live() && root.kept(kept).is_none() {
+        let count = count()?;
+        root.keep(kept, &count.to_string());
+        return Ok(count);
     }
-    let path = who.file("fd.count");
-    match root.read(&path) {
-        Ok(text) => whole(text.trim()).ok_or_else(|| ReadError::content(&path, "a count", &text)),
-        Err(_) => open_files(root, who),
-    }
+    let text = root.read(kept)?;
+    whole(text.trim()).ok_or_else(|| ReadError::content(kept, "a count", &text))
 }
 
 /// The lines of `/proc/PID/status` that are read here.
@@ -205,28 +205,57 @@ pub fn same_netns(root: &Root, pid: i32) -> Result<bool, ReadError> {
 /// # Errors
 /// `/proc` itself unreadable; in a recording, a missing `proc/uid_tasks`.
 pub fn tasks_of_user(root: &Root, uid: u32) -> Result<u64, ReadError> {
-    const KEPT: &str = "proc/uid_tasks";
-    if !root.is_live() {
-        let text = root.read(KEPT)?;
-        return whole(text.trim()).ok_or_else(|| ReadError::content(KEPT, "a count", &text));
-    }
-    let mut tasks = 0_u64;
-    for name in root.list("proc")?.iter().filter(|name| whole(name).is_some()) {
-        // Processes end while the list is read; those no longer count.
-        let Ok(text) = std::fs::read_to_string(root.path(&format!("proc/{name}/status"))) else {
-            continue;
-        };
-        let field = |key: &str| {
-            text.lines()
-                .find_map(|line| line.strip_prefix(key)?.split_whitespace().next())
-                .and_then(whole)
-        };
-        if field("Uid:") == Some(u64::from(uid)) {
-            tasks += field("Threads:").unwrap_or(1);
+    counted(root, "systally/uid_tasks", || {
+        let mut tasks = 0_u64;
+        for name in root.list("proc")?.iter().filter(|name| whole(name).is_some()) {
+            // Processes end while the list is read; those no longer count.
+            let Ok(text) = std::fs::read_to_string(root.path(&format!("proc/{name}/status"))) else {
+                continue;
+            };
+            let field = |key: &str| {
+                text.lines()
+                    .find_map(|line| line.strip_prefix(key)?.split_whitespace().next())
+                    .and_then(whole)
+            };
+            if field("Uid:") == Some(u64::from(uid)) {
+                tasks += field("Threads:").unwrap_or(1);
+            }
         }
-    }
-    root.keep(KEPT, &tasks.to_string());
-    Ok(tasks)
+        Ok(tasks)
+    })
+}
+
+/// The process that holds a socket, by its inode, as far as this user may look.
+///
+/// # Errors
+/// Nobody who can be seen from here holds it: another user, another pid namespace.
+pub fn owner_of_socket(root: &Root, inode: u32) -> Result<i32, ReadError> {
+    let kept = format!("systally/socket_owner/{inode}");
+    let pid = counted(root, &kept, || {
+        let wanted = format!("socket:[{inode}]");
+        for pid in root.list("proc")?.iter().filter(|name| whole(name).is_some()) {
+            let Ok(names) = root.list(&format!("proc/{pid}/fd")) else {
+                continue;
+            };
+            let holds = |name: &String| {
+                std::fs::read_link(root.path(&format!("proc/{pid}/fd/{name}")))
+                    .is_ok_and(|target| target.as_os_str() == wanted.as_str())
+            };
+            if names.iter().any(holds) {
+                return Ok(whole(pid).unwrap_or(0));
+            }
+        }
+        Err(std::io::Error::new(
+            std::io::ErrorKind::NotFound,
+            "no process that can be seen from here holds the socket: it is another user's, or in another pid \
+             namespace",
+        )
+        .into())
+    })?;
+    i32::try_from(pid)
+        .ok()
+        .filter(|pid| *pid > 0)
+        .ok_or_else(|| ReadError::content(&kept, "a process id", &pid.to_string()))
 }
 
 #[cfg(test)]
@@ -269,9 +298,27 @@ mod tests {
         let status = status(&root, Who::Me).unwrap();
         assert_eq!(status.uid, nix::unistd::getuid().as_raw());
         assert!(status.cpus >= 1);
-        assert!(open_files_count(&root, Who::Me).unwrap() >= 3);
+        assert!(open_files(&root, Who::Me).unwrap() >= 3);
         assert!(same_netns(&root, std::process::id() as i32).unwrap());
         assert!(tasks_of_user(&root, status.uid).unwrap() >= 1);
+    }
+
+    #[test]
+    fn the_holder_of_a_listener_is_found_and_kept() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = super::super::sockdiag::Address::Tcp(listener.local_addr().unwrap());
+        let root = Root::live().snapshot();
+        let Ok(listeners) = super::super::sockdiag::listeners(&root) else {
+            return println!("SKIP: the kernel does not answer socket queries here");
+        };
+        let inode = listeners.iter().find(|l| l.address == address).unwrap().inode;
+        let me = std::process::id() as i32;
+        assert_eq!(owner_of_socket(&root, inode).unwrap(), me);
+        let folder = tempfile::tempdir().unwrap();
+        root.save(folder.path()).unwrap();
+        let recorded = Root::recorded(folder.path());
+        assert_eq!(owner_of_socket(&recorded, inode).unwrap(), me);
+        assert!(owner_of_socket(&recorded, 1).is_err());
     }
 
     #[test]

@@ -11,8 +11,8 @@ const READ_LIMIT: u64 = 32 << 20;
 /// Where the kernel's files are read: `/` on the live system, a folder with the same layout
 /// (`proc/…`, `sys/…`) for a recording.
 ///
-/// In a recording a symbolic link of the kernel (`proc/self/ns/net`, `proc/1/fd/3`) is a plain file that
-/// holds the link's target, and the folder `systally/` holds what was learnt without a file: the answers
+/// In a recording a symbolic link of the kernel (`proc/self/ns/net`) is a plain file that holds the link's
+/// target, and the folder `systally/` holds what was learnt without a file: the answers
 /// of the kernel's socket query and of the server.
 #[derive(Debug, Clone)]
 pub struct Root {
@@ -40,10 +40,20 @@ impl Root {
         }
     }
 
-    /// The same root, keeping a copy of everything that is read from now on, for [`Root::save`].
-    pub fn recording(mut self) -> Root {
+    /// The same root as a snapshot: what is read from now on is kept, a second reading gives the same, and
+    /// [`Root::save`] writes it all.
+    pub fn snapshot(mut self) -> Root {
         self.recorder = Some(Recorder::default());
         self
+    }
+
+    /// This root when it is a snapshot already, else a snapshot of its own: for whoever reads much at once
+    /// and wants one consistent picture.
+    pub fn at_one_moment(&self) -> Root {
+        match &self.recorder {
+            Some(_) => self.clone(),
+            None => self.clone().snapshot(),
+        }
     }
 
     /// Whether this is the live system.
@@ -61,6 +71,9 @@ impl Root {
     /// # Errors
     /// What opening or reading says, with the path in the message; content that is not UTF-8.
     pub fn read(&self, name: &str) -> io::Result<String> {
+        if let Some(text) = self.kept(name) {
+            return Ok(text);
+        }
         let path = self.path(name);
         let mut text = String::new();
         std::fs::File::open(&path)
@@ -78,14 +91,15 @@ impl Root {
         if !self.is_live() {
             return self.read(name).map(|target| target.trim_end().to_owned());
         }
+        if let Some(target) = self.kept(name) {
+            return Ok(target);
+        }
         let path = self.path(name);
         let target = std::fs::read_link(&path)
             .map_err(|e| at(&path, &e))?
             .to_string_lossy()
             .into_owned();
-        // Descriptors lead to files whose names are nobody's business; what counts is which are sockets.
-        let is_private = name.contains("/fd/") && !target.starts_with("socket:");
-        self.keep(name, if is_private { "other" } else { &target });
+        self.keep(name, &target);
         Ok(target)
     }
 
@@ -108,7 +122,14 @@ impl Root {
         Ok(names)
     }
 
-    /// Puts text that was learnt in another way (`systally/sock_diag`) into the recording.
+    /// What a snapshot holds of a name.
+    pub fn kept(&self, name: &str) -> Option<String> {
+        let recorder = self.recorder.as_ref()?;
+        let kept = recorder.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.get(name.trim_start_matches('/')).cloned()
+    }
+
+    /// Puts text that was learnt in another way (`systally/listeners.json`) into the snapshot.
     pub fn keep(&self, name: &str, text: &str) {
         if let Some(recorder) = &self.recorder {
             recorder
@@ -118,7 +139,25 @@ impl Root {
         }
     }
 
-    /// Writes everything read since [`Root::recording`] below `folder`, which is made if needed.
+    /// Whether this user may write to a path, as connecting to a socket needs; kept like any reading.
+    ///
+    /// # Errors
+    /// What access(2) says for any reason but a missing right; in a recording, that it was not kept.
+    pub fn may_write(&self, path: &str) -> io::Result<bool> {
+        let name = format!("systally/access/{}", path.trim_start_matches('/'));
+        if !self.is_live() {
+            return self.read(&name).map(|text| text.trim_end() == "yes");
+        }
+        let answer = match nix::unistd::access(path, nix::unistd::AccessFlags::W_OK) {
+            Ok(()) => true,
+            Err(nix::errno::Errno::EACCES) => false,
+            Err(errno) => return Err(at(Path::new(path), &errno.into())),
+        };
+        self.keep(&name, if answer { "yes" } else { "no" });
+        Ok(answer)
+    }
+
+    /// Writes everything read since [`Root::snapshot`] below `folder`, which is made if needed.
     ///
     /// # Errors
     /// What making the folder or writing says, with the path in the message.
@@ -160,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_recording_reads_like_the_live_system() {
-        let live = Root::live().recording();
+        let live = Root::live().snapshot();
         let file_max = live.read("proc/sys/fs/file-max").unwrap();
         let netns = live.link("proc/self/ns/net").unwrap();
         let folder = tempfile::tempdir().unwrap();
@@ -179,7 +218,7 @@ mod tests {
     fn a_hostile_name_stays_in_the_folder() {
         let folder = tempfile::tempdir().unwrap();
         let inner = folder.path().join("inner");
-        let root = Root::recorded(folder.path()).recording();
+        let root = Root::recorded(folder.path()).snapshot();
         root.keep("../escaped", "x");
         root.keep("fine", "y");
         root.save(&inner).unwrap();

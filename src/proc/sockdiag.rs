@@ -74,7 +74,7 @@ const HEADER: usize = 16;
 /// # Errors
 /// A kernel or sandbox that does not answer the query; a recording without them.
 pub fn listeners(root: &Root) -> Result<Vec<Listener>, ReadError> {
-    if !root.is_live() {
+    if !root.is_live() || root.kept(KEPT).is_some() {
         let text = root.read(KEPT)?;
         return serde_json::from_str(&text)
             .map_err(|_| ReadError::content(KEPT, "a list of listeners", &text));

@@ -22,13 +22,22 @@ impl Phases {
 }
 
 fn phase(tally: &Tally, can: Capabilities, cpu_time: bool) -> PhaseCounts {
-    let syscalls = tally.calls.iter().map(|(call, counts)| (call.name().into_owned(), counted(counts, can, cpu_time)));
-    PhaseCounts { syscalls: syscalls.collect() }
+    let syscalls = tally
+        .calls
+        .iter()
+        .map(|(call, counts)| (call.name().into_owned(), counted(counts, can, cpu_time)));
+    PhaseCounts {
+        syscalls: syscalls.collect(),
+    }
 }
 
 fn counted(call: &CallTally, can: Capabilities, cpu_time: bool) -> CallCounts {
     fn known<T>(can: bool, value: T, what: &str) -> Measured<T> {
-        if can { Measured::Known(value) } else { Measured::NotMeasured(format!("the engine does not see {what}")) }
+        if can {
+            Measured::Known(value)
+        } else {
+            Measured::NotMeasured(format!("the engine does not see {what}"))
+        }
     }
     CallCounts {
         calls: call.calls,
@@ -48,5 +57,8 @@ fn counted(call: &CallTally, can: Capabilities, cpu_time: bool) -> CallCounts {
 }
 
 fn by_name(errnos: &BTreeMap<Errno, u64>) -> BTreeMap<String, u64> {
-    errnos.iter().map(|(errno, n)| (errno.name().into_owned(), *n)).collect()
+    errnos
+        .iter()
+        .map(|(errno, n)| (errno.name().into_owned(), *n))
+        .collect()
 }

@@ -19,7 +19,7 @@ const GOODBYE: Duration = Duration::from_secs(20);
 
 impl Bench<'_> {
     /// Counts every row that still lives; the record is saved after each.
-    pub(super) fn counted_pass(&mut self, states: &mut [RowState], frame: &mut Frame) -> anyhow::Result<()> {
+    pub(super) fn counted_pass(&mut self, states: &mut [RowState], frame: &Frame) -> anyhow::Result<()> {
         let engine = match &self.counting {
             Ok(engine) => *engine,
             Err(why) => {
@@ -36,10 +36,13 @@ impl Bench<'_> {
             if !states[i].is_live() {
                 continue;
             }
-            self.progress.step(&format!("{} counted by {}", self.rows[i].strategy.name(), engine.kind()));
+            self.progress.step(&format!(
+                "{} counted by {}",
+                self.rows[i].strategy.name(),
+                engine.kind()
+            ));
             self.count_row(i, &mut states[i], engine);
-            let record = self.record(states, frame, false);
-            (self.save)(&record)?;
+            self.save_step(states, frame)?;
         }
         Ok(())
     }
@@ -47,11 +50,18 @@ impl Bench<'_> {
     fn count_row(&mut self, i: usize, state: &mut RowState, engine: &dyn Engine) {
         let row = &self.rows[i];
         let ops = self.counted_ops(row);
-        let request = Request { window: Window::Markers, selection: Selection::All, pin: true, cpu_time: false };
-        let ready = self.start(row, engine, &request, RoundLength::Ops(ops)).and_then(|mut workers| {
-            let ready = workers.ready(self.settings.patience, self.interrupt)?;
-            Ok((workers, ready))
-        });
+        let request = Request {
+            window: Window::Markers,
+            selection: Selection::All,
+            pin: true,
+            cpu_time: false,
+        };
+        let ready = self
+            .start(row, engine, &request, RoundLength::Ops(ops))
+            .and_then(|mut workers| {
+                let ready = workers.ready(self.settings.patience, self.interrupt)?;
+                Ok((workers, ready))
+            });
         let mut workers = match ready {
             Ok((workers, ready)) => {
                 state.introduce(&ready);
@@ -59,17 +69,12 @@ impl Bench<'_> {
             }
             Err(error) => return self.fail(i, state, error, true),
         };
-        let before = self.server.snapshot();
-        let round = workers.round(self.round_limit(RoundLength::Ops(ops)), self.interrupt);
-        let after = self.server.snapshot();
-        let view = match (before, after) {
-            (Ok(before), Ok(after)) => after.since(&before),
-            (Err(error), _) | (_, Err(error)) => Measured::NotMeasured(error.to_string()),
-        };
+        let (round, view) = self.witnessed(&mut workers, self.round_limit(RoundLength::Ops(ops)));
         let ended = round.and_then(|round| Ok((round, workers.finish(GOODBYE)?)));
         match ended {
             Ok((round, outcome)) => {
                 state.add_counted(row, engine, &round.dones, outcome, view);
+                self.settle(i, state);
                 self.note_failed_operations(i, state, true);
             }
             Err(error) => self.fail(i, state, error, true),
@@ -82,7 +87,9 @@ impl Bench<'_> {
             RoundLength::Ops(total) => Some(total),
             RoundLength::Span(_) => None,
         });
-        asked.unwrap_or(DEFAULT_BATCHES * u64::from(row.batch)).max(u64::from(row.clients))
+        asked
+            .unwrap_or(DEFAULT_BATCHES * u64::from(row.batch))
+            .max(u64::from(row.clients))
     }
 }
 
@@ -107,10 +114,16 @@ pub(super) fn counted(
         if capabilities.peers {
             value
         } else {
-            Measured::NotMeasured(format!("the {} engine does not see where a call leads", engine.kind()))
+            Measured::NotMeasured(format!(
+                "the {} engine does not see where a call leads",
+                engine.kind()
+            ))
         }
     };
-    let batches = Ops(dones.iter().map(|d| d.asked.div_ceil(u64::from(row.batch.max(1)))).sum());
+    let batches = Ops(dones
+        .iter()
+        .map(|d| d.asked.div_ceil(u64::from(row.batch.max(1))))
+        .sum());
     let traced = ops.per_second(elapsed);
     let slowdown = match (untraced, traced) {
         (Some(untraced), Some(traced)) if traced > 0.0 => Measured::Known(untraced / traced),
@@ -145,4 +158,3 @@ pub(super) fn add_view(sum: &mut Measured<ServerView>, view: &Measured<ServerVie
         (Measured::NotMeasured(_), Measured::Known(_)) => {}
     }
 }
-

@@ -44,7 +44,10 @@ pub fn verify(
     if (claimed.0..=most).contains(&served) {
         Verification::Confirmed
     } else {
-        Verification::Differs { claimed: claimed.0, served }
+        Verification::Differs {
+            claimed: claimed.0,
+            served,
+        }
     }
 }
 
@@ -69,7 +72,13 @@ mod tests {
     #[test]
     fn a_queue_that_was_never_sent_differs() {
         let got = verify(Op::Setget, Ops(1_800_000), 0, &view(0), ServerOrigin::Private);
-        assert_eq!(got, Verification::Differs { claimed: 1_800_000, served: 0 });
+        assert_eq!(
+            got,
+            Verification::Differs {
+                claimed: 1_800_000,
+                served: 0
+            }
+        );
     }
 
     #[test]
@@ -86,10 +95,16 @@ mod tests {
 
     #[test]
     fn others_may_add_to_an_external_server_but_never_take_away() {
-        assert_eq!(verify(Op::Set, Ops(5), 0, &view(90), ServerOrigin::External), Verification::Confirmed);
+        assert_eq!(
+            verify(Op::Set, Ops(5), 0, &view(90), ServerOrigin::External),
+            Verification::Confirmed
+        );
         assert!(matches!(
             verify(Op::Set, Ops(50), 0, &view(90), ServerOrigin::External),
-            Verification::Differs { claimed: 50, served: 45 }
+            Verification::Differs {
+                claimed: 50,
+                served: 45
+            }
         ));
     }
 

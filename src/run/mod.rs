@@ -19,8 +19,8 @@ use crate::explain::explain;
 use crate::limits::{self, Load};
 use crate::plan::rows::{Common, Row, share};
 use crate::proc::{self, Root};
-use crate::record::{Counters, Host, Kind, LimitReading, PlanInfo, Record};
-use crate::server::Server;
+use crate::record::{Counters, Host, Kind, PlanInfo, Record};
+use crate::server::{Server, Snapshot};
 use crate::strategy::Presence;
 use crate::strategy::contract::{Connect, Endpoint, Stop, Transport};
 use crate::strategy::worker::{WorkerError, Workers};
@@ -84,9 +84,14 @@ pub struct Bench<'a> {
     pub interrupt: &'a Interrupt,
     /// Told of every step.
     pub progress: &'a dyn Progress,
-    /// Given the record after every step that adds to it.
-    pub save: &'a mut dyn FnMut(&Record) -> anyhow::Result<()>,
+    /// The server's counters as they were read last; starts as `None`.
+    pub last_seen: Option<Snapshot>,
+    /// Given the record after every step that adds to it, when somebody wants it so soon.
+    pub save: Option<&'a mut Save<'a>>,
 }
+
+/// Keeps a record that is not finished yet.
+pub type Save<'a> = dyn FnMut(&Record) -> anyhow::Result<()> + 'a;
 
 /// Above so many worker processes in all, workers are started for each round and ended after it instead
 /// of waiting, warm, for their next turn: a thousand idle interpreters would use up the memory.
@@ -100,20 +105,33 @@ impl Bench<'_> {
     /// When the record cannot be saved.
     pub fn run(mut self) -> anyhow::Result<Record> {
         let root = Root::live();
-        let mut frame = Frame {
+        let frame = Frame {
             host: proc::host(&root),
-            limits: limits::check_all(&root, &self.load()),
             before: self.counters(&root),
         };
         let mut states: Vec<RowState> = self.rows.iter().map(RowState::new).collect();
         self.skip_what_cannot_run(&mut states);
         self.progress.begin(self.steps(&states));
-        self.timed_rounds(&mut states, &mut frame)?;
-        self.counted_pass(&mut states, &mut frame)?;
+        self.timed_rounds(&mut states, &frame)?;
+        self.counted_pass(&mut states, &frame)?;
         self.progress.end();
         let record = self.record(&states, &frame, !self.interrupt.requested());
-        (self.save)(&record)?;
+        if let Some(save) = &mut self.save {
+            save(&record)?;
+        }
         Ok(record)
+    }
+
+    /// Hands over what there is so far, marked incomplete.
+    fn save_step(&mut self, states: &[RowState], frame: &Frame) -> anyhow::Result<()> {
+        if self.save.is_none() {
+            return Ok(());
+        }
+        let record = self.record(states, frame, false);
+        match &mut self.save {
+            Some(save) => save(&record),
+            None => Ok(()),
+        }
     }
 
     /// Marks the rows whose client is missing or whose transport the server does not offer.
@@ -142,16 +160,32 @@ impl Bench<'_> {
         live * (rounds + u64::from(self.counting.is_ok()))
     }
 
-    /// The heaviest row, in the terms of the limits.
-    fn load(&self) -> Load {
+    /// The heaviest row, in the terms of the limits, with the highest rate of connects that was measured.
+    fn load(&self, states: &[RowState]) -> Load {
         let per_op = |row: &&Row| row.strategy.mode.connect == Connect::PerOp;
         let tcp = |row: &&Row| row.strategy.transport == Transport::Tcp;
-        let heaviest = self.rows.iter().max_by_key(|row| (per_op(row), tcp(row), row.clients));
+        let heaviest = self
+            .rows
+            .iter()
+            .max_by_key(|row| (per_op(row), tcp(row), row.clients));
         let endpoint = heaviest.and_then(|row| self.server.endpoint(row.strategy.transport));
         let load = endpoint.map(Load::to).unwrap_or_default();
         Load {
-            processes: self.rows.iter().map(|row| u64::from(row.clients)).max().unwrap_or(1),
+            processes: self
+                .rows
+                .iter()
+                .map(|row| u64::from(row.clients))
+                .max()
+                .unwrap_or(1),
             connect_per_op: self.rows.iter().any(|row| per_op(&row)),
+            connects_per_second: self
+                .rows
+                .iter()
+                .zip(states)
+                .filter(|(row, _)| per_op(row) && tcp(row))
+                .filter_map(|(_, state)| state.median())
+                .map(|rate| rate as u64)
+                .max(),
             server_pid: self.server.pid(),
             ..load
         }
@@ -180,7 +214,8 @@ impl Bench<'_> {
                     RoundLength::Ops(total) => Stop::Ops(share(total, row.clients, worker)),
                     RoundLength::Span(span) => Stop::Seconds(span.as_secs_f64()),
                 };
-                row.strategy.assign(&row.work(self.common, stop), &servers, worker)
+                row.strategy
+                    .assign(&row.work(self.common, stop), &servers, worker)
             })
             .collect();
         Workers::start(engine, assignments, request)
@@ -188,7 +223,11 @@ impl Bench<'_> {
 
     /// The addresses that the workers of a row are given.
     fn servers(&self, row: &Row) -> Vec<Endpoint> {
-        self.server.endpoint(row.strategy.transport).cloned().into_iter().collect()
+        self.server
+            .endpoint(row.strategy.transport)
+            .cloned()
+            .into_iter()
+            .collect()
     }
 
     /// How long a round may take before its workers count as hung. Rounds by operations are given 5 ms
@@ -225,8 +264,11 @@ impl Bench<'_> {
             server: Some(self.server.info().clone()),
             plan: self.settings.plan.clone(),
             strategies,
-            limits: frame.limits.clone(),
-            counters: Counters { before: frame.before.clone(), after: self.counters(&Root::live()) },
+            limits: limits::check_all(&Root::live(), &self.load(states)),
+            counters: Counters {
+                before: frame.before.clone(),
+                after: self.counters(&Root::live()),
+            },
             findings: Vec::new(),
         };
         record.findings = explain(&record);
@@ -237,6 +279,5 @@ impl Bench<'_> {
 /// What is read once, around all rows.
 struct Frame {
     host: Host,
-    limits: Vec<LimitReading>,
     before: BTreeMap<String, u64>,
 }

@@ -9,7 +9,7 @@ use crate::record::{
     ClientInfo, Counted, Failure, Interval, Round, ServerOrigin, ServerView, Status, StrategyResult, Timed,
     stats,
 };
-use crate::strategy::contract::Done;
+use crate::strategy::contract::{Done, Op};
 use crate::strategy::worker::{Ready, RoundOutcome};
 use crate::units::{Grouped, Measured, Nanos, Ops, escape};
 
@@ -34,12 +34,17 @@ pub(super) struct RowState {
     claimed: Ops,
     unsure: u64,
     view: Option<Measured<ServerView>>,
+    /// Commands of this row that the server got after the client had claimed them.
+    late: u64,
 }
 
 impl RowState {
     pub(super) fn new(row: &Row) -> RowState {
         RowState {
-            client: ClientInfo { name: row.strategy.client.name().to_owned(), ..ClientInfo::default() },
+            client: ClientInfo {
+                name: row.strategy.client.name().to_owned(),
+                ..ClientInfo::default()
+            },
             rounds: Vec::new(),
             counted: Measured::NotMeasured("the run ended before this row was counted".to_owned()),
             skipped: None,
@@ -49,6 +54,7 @@ impl RowState {
             claimed: Ops(0),
             unsure: 0,
             view: None,
+            late: 0,
         }
     }
 
@@ -84,7 +90,11 @@ impl RowState {
 
     /// The client's words for failed operations when nobody has looked into them yet.
     pub(super) fn new_trouble(&self) -> Option<String> {
-        if self.failure.is_some() { None } else { self.first_error().map(|(text, _)| text) }
+        if self.failure.is_some() {
+            None
+        } else {
+            self.first_error().map(|(text, _)| text)
+        }
     }
 
     /// Keeps what was read when operations failed; the row goes on.
@@ -105,7 +115,13 @@ impl RowState {
             }
         }
         let asked = Ops(outcome.dones.iter().map(|d| d.asked).sum());
-        self.rounds.push(Round { ops, asked, elapsed, errors, server: view });
+        self.rounds.push(Round {
+            ops,
+            asked,
+            elapsed,
+            errors,
+            server: view,
+        });
     }
 
     /// Adds the counted pass.
@@ -122,6 +138,21 @@ impl RowState {
         self.counted = counted;
     }
 
+    /// Whether the server has served less than the client claims so far, late arrivals included.
+    pub(super) fn claims_too_much(&self, op: Op) -> bool {
+        let served = self
+            .view
+            .as_ref()
+            .and_then(|view| view.known())
+            .map(|view| view.served(op.commands()));
+        served.is_some_and(|served| served.saturating_add(self.late) < self.claimed.0)
+    }
+
+    /// Keeps how many commands came after the end of a round.
+    pub(super) fn arrived_late(&mut self, commands: u64) {
+        self.late += commands;
+    }
+
     fn claim(&mut self, ops: Ops, failed: u64, view: &Measured<ServerView>) {
         self.claimed.0 += ops.0;
         self.unsure += failed;
@@ -131,7 +162,8 @@ impl RowState {
         }
     }
 
-    fn median(&self) -> Option<f64> {
+    /// Median operations per second of the timed rounds.
+    pub(super) fn median(&self) -> Option<f64> {
         stats::median(&rates(&self.rounds).into_iter().flatten().collect::<Vec<_>>())
     }
 
@@ -142,7 +174,10 @@ impl RowState {
         baseline: Option<&[Round]>,
         origin: ServerOrigin,
     ) -> StrategyResult {
-        let view = self.view.clone().unwrap_or_else(|| Measured::NotMeasured("no round was run".to_owned()));
+        let view = self
+            .view
+            .clone()
+            .unwrap_or_else(|| Measured::NotMeasured("no round was run".to_owned()));
         let (status, reason) = self.status(row, &view, origin);
         StrategyResult {
             name: row.strategy.name().to_string(),
@@ -170,7 +205,12 @@ impl RowState {
             ),
         };
         let latency = Measured::from_option(self.latency.clone().finish(), "the client keeps no histogram");
-        Measured::Known(Timed { rounds: self.rounds.clone(), ops_per_s, vs_baseline, latency })
+        Measured::Known(Timed {
+            rounds: self.rounds.clone(),
+            ops_per_s,
+            vs_baseline,
+            latency,
+        })
     }
 
     fn status(
@@ -186,7 +226,10 @@ impl RowState {
             return (Status::Failed, Some(failure.message.clone()));
         }
         if self.view.is_none() {
-            return (Status::Skipped, Some("the run was interrupted before this row".to_owned()));
+            return (
+                Status::Skipped,
+                Some("the run was interrupted before this row".to_owned()),
+            );
         }
         if self.claimed.0 == 0 && self.unsure > 0 {
             return (Status::Failed, self.error_line());
@@ -197,14 +240,22 @@ impl RowState {
             Verification::Differs { claimed, served } => (
                 Status::Unverified,
                 Some(format!(
-                    "the client claims {} operations, the server served {}",
+                    "the client claims {} operations, the server served {}{}",
                     Grouped(claimed),
-                    Grouped(served)
+                    Grouped(served),
+                    match self.late {
+                        0 => String::new(),
+                        late => format!(
+                            " by then and {} after the client had stopped its clock",
+                            Grouped(late)
+                        ),
+                    }
                 )),
             ),
-            Verification::Unknown(why) => {
-                (Status::Unverified, Some(format!("the server's counters could not be read: {why}")))
-            }
+            Verification::Unknown(why) => (
+                Status::Unverified,
+                Some(format!("the server's counters could not be read: {why}")),
+            ),
         }
     }
 
@@ -217,7 +268,9 @@ impl RowState {
                 *sum.entry(text).or_default() += n;
             }
         }
-        sum.into_iter().max_by_key(|(_, n)| *n).map(|(text, n)| (text.to_owned(), n))
+        sum.into_iter()
+            .max_by_key(|(_, n)| *n)
+            .map(|(text, n)| (text.to_owned(), n))
     }
 
     fn error_line(&self) -> Option<String> {

@@ -1,11 +1,11 @@
 //! The timed rounds: every row once a round, nobody tracing.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::engine::{Request, Selection, Window};
 use crate::plan::order::balanced;
-use crate::record::Record;
-use crate::strategy::worker::WorkerError;
+use crate::record::ServerView;
+use crate::strategy::worker::{RoundOutcome, WorkerError};
 use crate::units::Measured;
 
 use super::state::RowState;
@@ -14,17 +14,31 @@ use super::{Bench, Frame, WARM_WORKERS, Workers, failure};
 /// How long ended workers are given to go away.
 const GOODBYE: Duration = Duration::from_secs(5);
 
+/// How long a server without commands counts as quiet, and how long it is waited for.
+const QUIET: Duration = Duration::from_millis(20);
+const LONGEST_SETTLE: Duration = Duration::from_secs(3);
+
 /// Timed rounds run under no engine, so nothing of a request but its shape matters.
 fn request() -> Request {
-    Request { window: Window::Markers, selection: Selection::All, pin: false, cpu_time: false }
+    Request {
+        window: Window::Markers,
+        selection: Selection::All,
+        pin: false,
+        cpu_time: false,
+    }
 }
 
 impl Bench<'_> {
     /// Warm-up and timed rounds over all live rows. The record is saved after every round, so that an
     /// interrupted run keeps the rounds it had.
-    pub(super) fn timed_rounds(&mut self, states: &mut [RowState], frame: &mut Frame) -> anyhow::Result<()> {
-        let processes: u64 =
-            self.rows.iter().zip(&*states).filter(|(_, s)| s.is_live()).map(|(r, _)| u64::from(r.clients)).sum();
+    pub(super) fn timed_rounds(&mut self, states: &mut [RowState], frame: &Frame) -> anyhow::Result<()> {
+        let processes: u64 = self
+            .rows
+            .iter()
+            .zip(&*states)
+            .filter(|(_, s)| s.is_live())
+            .map(|(r, _)| u64::from(r.clients))
+            .sum();
         let keep_warm = processes <= WARM_WORKERS;
         let mut warm: Vec<Option<Workers>> = self.rows.iter().map(|_| None).collect();
         let rounds = self.settings.warmup + self.settings.runs;
@@ -37,13 +51,16 @@ impl Bench<'_> {
                 if !states[i].is_live() {
                     continue;
                 }
-                self.progress.step(&format!("{} round {} of {rounds}", self.rows[i].strategy.name(), round + 1));
+                self.progress.step(&format!(
+                    "{} round {} of {rounds}",
+                    self.rows[i].strategy.name(),
+                    round + 1
+                ));
                 let workers = warm[i].take();
                 warm[i] = self.one_round(i, &mut states[i], workers, kept, keep_warm);
             }
             if kept {
-                let record: Record = self.record(states, frame, false);
-                (self.save)(&record)?;
+                self.save_step(states, frame)?;
             }
         }
         for workers in warm.into_iter().flatten() {
@@ -51,6 +68,49 @@ impl Bench<'_> {
             let _ = workers.finish(GOODBYE);
         }
         Ok(())
+    }
+
+    /// One round of the workers, with what the server saw between its first `go` and its last result.
+    pub(super) fn witnessed(
+        &mut self,
+        workers: &mut Workers,
+        limit: Duration,
+    ) -> (Result<RoundOutcome, WorkerError>, Measured<ServerView>) {
+        let before = self.server.snapshot();
+        let outcome = workers.round(limit, self.interrupt);
+        let after = self.server.snapshot();
+        let view = match (before, &after) {
+            (Ok(before), Ok(after)) => after.since(&before),
+            (Err(error), _) => Measured::NotMeasured(error.to_string()),
+            (_, Err(error)) => Measured::NotMeasured(error.to_string()),
+        };
+        self.last_seen = after.ok();
+        (outcome, view)
+    }
+
+    /// Waits until the server is quiet when a row claims more than was served: what its client still
+    /// sends must not be counted for the next row.
+    pub(super) fn settle(&mut self, i: usize, state: &mut RowState) {
+        let op = self.rows[i].op;
+        if !state.claims_too_much(op) {
+            return;
+        }
+        let end = Instant::now() + LONGEST_SETTLE;
+        while Instant::now() < end && !self.interrupt.requested() {
+            let Ok(before) = self.server.snapshot() else {
+                return;
+            };
+            std::thread::sleep(QUIET);
+            let Ok(after) = self.server.snapshot() else { return };
+            match after
+                .since(&before)
+                .known()
+                .map(|view| view.served(op.commands()))
+            {
+                None | Some(0) => return,
+                Some(late) => state.arrived_late(late),
+            }
+        }
     }
 
     /// Takes a row out because its workers failed; an interruption is no failure.
@@ -85,11 +145,13 @@ impl Bench<'_> {
         let length = self.settings.length;
         let started = match workers {
             Some(workers) => Ok(workers),
-            None => self.start(row, self.timing, &request(), length).and_then(|mut workers| {
-                let ready = workers.ready(self.settings.patience, self.interrupt)?;
-                state.introduce(&ready);
-                Ok(workers)
-            }),
+            None => self
+                .start(row, self.timing, &request(), length)
+                .and_then(|mut workers| {
+                    let ready = workers.ready(self.settings.patience, self.interrupt)?;
+                    state.introduce(&ready);
+                    Ok(workers)
+                }),
         };
         let mut workers = match started {
             Ok(workers) => workers,
@@ -98,16 +160,11 @@ impl Bench<'_> {
                 return None;
             }
         };
-        let before = self.server.snapshot();
-        let outcome = workers.round(self.round_limit(length), self.interrupt);
-        let after = self.server.snapshot();
-        let view = match (before, after) {
-            (Ok(before), Ok(after)) => after.since(&before),
-            (Err(error), _) | (_, Err(error)) => Measured::NotMeasured(error.to_string()),
-        };
+        let (outcome, view) = self.witnessed(&mut workers, self.round_limit(length));
         match outcome {
             Ok(outcome) => {
                 state.add_round(&outcome, view, kept);
+                self.settle(i, state);
                 self.note_failed_operations(i, state, false);
                 if keep_warm {
                     return Some(workers);

@@ -133,7 +133,11 @@ impl Assignment {
             .map(|(name, value)| (format!("SYSTALLY_{name}").into(), value.into()))
             .collect();
         // Empty, not absent: a variable that systally itself inherited must not reach the worker.
-        let whole = if spec.holds_a_password() { String::new() } else { json(&spec) };
+        let whole = if spec.holds_a_password() {
+            String::new()
+        } else {
+            json(&spec)
+        };
         env.insert("SYSTALLY_SPEC".into(), whole.into());
         Assignment {
             program: Program {
@@ -190,4 +194,92 @@ fn flat(spec: &Spec) -> Vec<(&'static str, String)> {
         ("PAYLOAD_BYTES", spec.payload.bytes.to_string()),
         ("WARMUP", spec.warmup.to_string()),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::strategy::contract::Connect;
+    use crate::strategy::{Registry, ScriptSource};
+    use std::ffi::OsStr;
+
+    fn strategy(name: &str) -> Strategy {
+        let source = ScriptSource {
+            executable: "/usr/bin/systally".into(),
+            scripts: None,
+            clients: None,
+        };
+        let registry = Registry::load(&source).unwrap();
+        registry.select(&[name.to_owned()]).unwrap().remove(0)
+    }
+
+    fn tcp(password: Option<&str>) -> [Endpoint; 1] {
+        [Endpoint::Tcp {
+            host: "127.0.0.1".into(),
+            port: 6379,
+            user: None,
+            password: password.map(str::to_owned),
+        }]
+    }
+
+    fn env<'a>(assignment: &'a Assignment, name: &str) -> &'a str {
+        assignment.program.env[OsStr::new(name)].to_str().unwrap()
+    }
+
+    #[test]
+    fn the_worker_reads_back_what_was_meant() {
+        let work = Work {
+            stop: Stop::Seconds(0.5),
+            ..Work::default()
+        };
+        let given = strategy("redis-rs/pipeline/tcp").assign(&work, &tcp(None), 3);
+        assert_eq!(given.first_line(), None);
+        let read: Spec = serde_json::from_str(env(&given, "SYSTALLY_SPEC")).unwrap();
+        assert_eq!(read, given.spec);
+        assert_eq!((read.worker, read.batch, read.connect), (3, 16, Connect::Once));
+        assert_eq!(given.program.argv, ["/usr/bin/systally", "worker", "redis-rs"]);
+    }
+
+    #[test]
+    fn only_modes_that_pipeline_take_the_depth() {
+        let work = Work {
+            batch: 100,
+            ..Work::default()
+        };
+        assert_eq!(strategy("redis-rs/persistent/tcp").batch(&work), 1);
+        assert_eq!(strategy("redis-rs/pipeline/tcp").batch(&work), 100);
+    }
+
+    #[test]
+    fn scalars_are_flat_and_what_does_not_apply_is_empty() {
+        let given = strategy("redis-rs/connect/tcp").assign(&Work::default(), &tcp(None), 0);
+        for (name, value) in [
+            ("OP", "get"),
+            ("SCHEME", "tcp"),
+            ("HOST", "127.0.0.1"),
+            ("PORT", "6379"),
+            ("PATH", ""),
+            ("OPS", "1000"),
+            ("SECONDS", ""),
+            ("BATCH", "1"),
+            ("CONNECT", "per_op"),
+            ("KEY_PREFIX", "st:"),
+            ("KEY_COUNT", "1000"),
+            ("PAYLOAD_BYTES", "4"),
+            ("WARMUP", "20"),
+        ] {
+            assert_eq!(env(&given, &format!("SYSTALLY_{name}")), value, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_password_is_in_no_environment() {
+        let given = strategy("raw/persistent/tcp").assign(&Work::default(), &tcp(Some("hunter2")), 0);
+        assert!(!format!("{given:?}").contains("hunter2"));
+        assert_eq!(env(&given, "SYSTALLY_SPEC"), "");
+        let line = given.first_line().unwrap();
+        assert!(line.ends_with('\n'));
+        let read: Spec = serde_json::from_str(&line).unwrap();
+        assert_eq!(read.servers[0].credentials().1, Some("hunter2"));
+    }
 }

@@ -490,7 +490,10 @@ mod tests {
             options: BTreeMap::new(),
         };
         assert!(spec.holds_a_password());
-        assert_eq!(spec.redact(r#"said a"b" and {"m":"a\"b\""}"#), r#"said *** and {"m":"***"}"#);
+        assert_eq!(
+            spec.redact(r#"said a"b" and {"m":"a\"b\""}"#),
+            r#"said *** and {"m":"***"}"#
+        );
     }
 
     #[test]

@@ -14,10 +14,12 @@ mod program;
 mod registry;
 mod rust;
 mod script;
+mod select;
 
 pub use assignment::{Assignment, Strategy, Work};
 pub use client::{Client, Mode, Presence};
 pub use name::{NameError, StrategyName, is_name};
 pub use program::program_strategies;
-pub use registry::{LoadError, Registry, SelectError};
+pub use registry::{LoadError, Registry};
 pub use script::{FileError, ScriptSource, SourceError};
+pub use select::SelectError;

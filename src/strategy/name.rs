@@ -19,7 +19,12 @@ pub struct StrategyName {
 
 impl fmt::Display for StrategyName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{}/{}/{}", self.client, self.mode, self.transport.name()))
+        f.pad(&format!(
+            "{}/{}/{}",
+            self.client,
+            self.mode,
+            self.transport.name()
+        ))
     }
 }
 
@@ -63,7 +68,9 @@ pub fn is_name(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     text.len() <= 40
         && text.starts_with(plain)
-        && text.chars().all(|c| plain(c) || matches!(c, '-' | '_' | '.' | '+'))
+        && text
+            .chars()
+            .all(|c| plain(c) || matches!(c, '-' | '_' | '.' | '+'))
 }
 
 #[cfg(test)]
@@ -94,7 +101,10 @@ mod tests {
         ] {
             assert!(text.parse::<StrategyName>().is_err(), "{text}");
         }
-        let shown = "\u{1b}[31m/x/tcp".parse::<StrategyName>().unwrap_err().to_string();
+        let shown = "\u{1b}[31m/x/tcp"
+            .parse::<StrategyName>()
+            .unwrap_err()
+            .to_string();
         assert!(!shown.contains('\u{1b}'), "{shown}");
     }
 }

@@ -47,7 +47,9 @@ impl Client for ProgramClient {
 
     /// Whether it can run shows when it is started: the error then names the program.
     fn presence(&self) -> Presence {
-        Presence::Ready { version: String::new() }
+        Presence::Ready {
+            version: String::new(),
+        }
     }
 
     fn command(&self) -> Vec<OsString> {
@@ -58,10 +60,18 @@ impl Client for ProgramClient {
 /// The strategies of a program: its one mode over every transport. Its name is that of the file without
 /// folder and ending, or `program` where that cannot be a name.
 pub fn program_strategies(argv: &[OsString]) -> Vec<Strategy> {
-    let Some(first) = argv.first() else { return Vec::new() };
-    let stem = Path::new(first).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let Some(first) = argv.first() else {
+        return Vec::new();
+    };
+    let stem = Path::new(first)
+        .file_stem()
+        .and_then(|stem| stem.to_str())
+        .unwrap_or_default();
     let name = if is_name(stem) { stem } else { "program" };
-    let client: Arc<dyn Client> = Arc::new(ProgramClient { name: name.to_owned(), argv: argv.to_vec() });
+    let client: Arc<dyn Client> = Arc::new(ProgramClient {
+        name: name.to_owned(),
+        argv: argv.to_vec(),
+    });
     client
         .modes()
         .into_iter()
@@ -83,10 +93,19 @@ mod tests {
     #[test]
     fn the_file_names_the_strategy() {
         let names = |program: &str| -> Vec<String> {
-            program_strategies(&[program.into(), "-x".into()]).iter().map(|s| s.name().to_string()).collect()
+            program_strategies(&[program.into(), "-x".into()])
+                .iter()
+                .map(|s| s.name().to_string())
+                .collect()
         };
-        assert_eq!(names("/opt/my-client.py"), ["my-client/persistent/tcp", "my-client/persistent/unix"]);
-        assert_eq!(names("/opt/a b/c*"), ["program/persistent/tcp", "program/persistent/unix"]);
+        assert_eq!(
+            names("/opt/my-client.py"),
+            ["my-client/persistent/tcp", "my-client/persistent/unix"]
+        );
+        assert_eq!(
+            names("/opt/a b/c*"),
+            ["program/persistent/tcp", "program/persistent/unix"]
+        );
         assert!(program_strategies(&[]).is_empty());
     }
 }

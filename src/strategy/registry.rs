@@ -1,14 +1,10 @@
-//! All clients, and how the user picks strategies from them.
+//! All clients.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use super::assignment::Strategy;
-use super::client::{Client, Mode};
-use super::contract::Transport;
-use super::name::transport_named;
+use super::client::Client;
 use super::script::{self, FileError, Folder, ScriptClient, ScriptSource, SourceError};
-use crate::units::escape;
 
 /// The clients that this systally knows, in the order in which rows are listed.
 pub struct Registry {
@@ -24,69 +20,6 @@ pub enum LoadError {
     /// A list of clients is wrong.
     #[error(transparent)]
     File(#[from] FileError),
-}
-
-/// A selector that picks nothing. The message says which part is unknown and what comes nearest.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SelectError {
-    /// It is not of the form `client`, `client/mode` or `client/mode/transport`.
-    #[error(
-        "{selector} selects no strategy: write client, client/mode or client/mode/transport, with * for any"
-    )]
-    Malformed {
-        /// The selector, escaped.
-        selector: String,
-    },
-    /// There is no such client.
-    #[error(
-        "there is no client {client} (in {selector}){}; `systally list` shows all",
-        hint(.nearest.as_deref())
-    )]
-    Client {
-        /// The selector, escaped.
-        selector: String,
-        /// The part that is unknown, escaped.
-        client: String,
-        /// The client whose name is nearest.
-        nearest: Option<String>,
-    },
-    /// The client, or none when it is `*`, has no such mode.
-    #[error(
-        "{} has no mode {mode} (in {selector}){}; it has {}",
-        if client == "*" { "no client" } else { client },
-        hint(.nearest.as_deref()),
-        known.join(", ")
-    )]
-    Mode {
-        /// The selector, escaped.
-        selector: String,
-        /// The client, or `*`.
-        client: String,
-        /// The part that is unknown, escaped.
-        mode: String,
-        /// The mode whose name is nearest.
-        nearest: Option<String>,
-        /// The modes there are.
-        known: Vec<String>,
-    },
-    /// The transport is not `tcp` or `unix`.
-    #[error("there is no transport {transport} (in {selector}); it is tcp or unix")]
-    Transport {
-        /// The selector, escaped.
-        selector: String,
-        /// The part that is unknown, escaped.
-        transport: String,
-    },
-    /// All its parts are known, but no strategy has them together.
-    #[error("{selector} selects no strategy; `systally list` shows all")]
-    Nothing {
-        /// The selector, escaped.
-        selector: String,
-    },
-}
-
-fn hint(nearest: Option<&str>) -> String {
-    nearest.map(|name| format!(", did you mean {name}?")).unwrap_or_default()
 }
 
 impl Registry {
@@ -128,146 +61,140 @@ impl Registry {
     pub fn client(&self, name: &str) -> Option<&Arc<dyn Client>> {
         self.clients.iter().find(|client| client.name() == name)
     }
+}
 
-    /// The strategies that the selectors pick, each once, in the order of the selectors and for each of
-    /// them in that of the registry. A selector is `client`, `client/mode` or `client/mode/transport`
-    /// with `*` for any, or several of these with commas between. Without a mode it picks the default
-    /// modes, with `*` all but demonstrations. No selectors at all pick all default modes.
-    ///
-    /// # Errors
-    /// The first selector that picks nothing.
-    pub fn select(&self, selectors: &[String]) -> Result<Vec<Strategy>, SelectError> {
-        let everything = ["*".to_owned()];
-        let selectors = if selectors.is_empty() { &everything } else { selectors };
-        let mut picked: Vec<Strategy> = Vec::new();
-        for selector in selectors.iter().flat_map(|list| list.split(',')) {
-            for strategy in self.expand(selector.trim())? {
-                if !picked.iter().any(|other| other.name() == strategy.name()) {
-                    picked.push(strategy);
-                }
-            }
-        }
-        Ok(picked)
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::Presence;
+    use super::*;
+    use std::fs;
+    use std::path::PathBuf;
+
+    const LIST: &str = r#"
+[[client]]
+name = "phpredis"
+language = "php"
+description = ""
+command = ["{dir}/php/x.php", "in={dir}."]
+detect = ["sh", "-c", "echo 5.3.7"]
+install = "apt-get install php-redis"
+transports = ["tcp", "unix"]
+[client.modes.pipeline]
+description = ""
+connect = "once"
+pipeline = true
+default = true
+[client.modes.persistent]
+description = ""
+connect = "once"
+default = true
+[client.modes.pconnect]
+description = ""
+connect = "persistent_per_op"
+[client.modes.unsent]
+description = ""
+connect = "once"
+pipeline = true
+demonstration = true
+
+[[client]]
+name = "tool"
+language = "c"
+description = ""
+command = ["tool"]
+detect = ["/nowhere/tool"]
+install = "make tool"
+transports = ["tcp"]
+[client.modes.persistent]
+description = ""
+connect = "once"
+"#;
+
+    /// The Rust clients and two scripts.
+    pub(in crate::strategy) fn registry() -> (tempfile::TempDir, Registry) {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("clients.toml"), LIST).unwrap();
+        let registry = Registry::load(&source(folder.path(), None)).unwrap();
+        (folder, registry)
     }
 
-    fn expand(&self, selector: &str) -> Result<Vec<Strategy>, SelectError> {
-        let parts: Vec<&str> = selector.split('/').collect();
-        let (client, mode, transport) = match parts.as_slice() {
-            [client] => (*client, None, "*"),
-            [client, mode] => (*client, Some(*mode), "*"),
-            [client, mode, transport] => (*client, Some(*mode), *transport),
-            _ => return Err(malformed(selector)),
+    fn source(scripts: &Path, clients: Option<PathBuf>) -> ScriptSource {
+        ScriptSource {
+            executable: "/usr/bin/systally".into(),
+            scripts: Some(scripts.to_owned()),
+            clients,
+        }
+    }
+
+    #[test]
+    fn a_script_knows_its_folder_and_whether_it_is_there() {
+        let (folder, registry) = registry();
+        let phpredis = registry.client("phpredis").unwrap();
+        let dir = folder.path().to_str().unwrap();
+        assert_eq!(
+            phpredis.command(),
+            [format!("{dir}/php/x.php").as_str(), &format!("in={dir}.")]
+        );
+        assert_eq!(
+            phpredis.presence(),
+            Presence::Ready {
+                version: "5.3.7".into()
+            }
+        );
+        assert_eq!(
+            registry.client("tool").unwrap().presence(),
+            Presence::Missing {
+                why: "/nowhere/tool is not installed".into(),
+                install: "make tool".into()
+            }
+        );
+        assert_eq!(
+            registry.client("raw").unwrap().command(),
+            ["/usr/bin/systally", "worker", "raw"]
+        );
+    }
+
+    #[test]
+    fn the_users_file_adds_and_must_not_replace() {
+        let (folder, _) = registry();
+        let own = folder.path().join("own.toml");
+        fs::write(
+            &own,
+            LIST.replace("phpredis", "mine").replace("\"tool\"", "\"mytool\""),
+        )
+        .unwrap();
+        let registry = Registry::load(&source(folder.path(), Some(own.clone()))).unwrap();
+        assert!(registry.client("phpredis").is_some() && registry.client("mine").is_some());
+
+        fs::write(&own, LIST.replace("phpredis", "raw")).unwrap();
+        let error = Registry::load(&source(folder.path(), Some(own.clone())))
+            .err()
+            .unwrap();
+        let text = error.to_string();
+        assert!(
+            text.ends_with("own.toml:3:8: the name raw is taken by a client of systally"),
+            "{text}"
+        );
+
+        let error = Registry::load(&source(folder.path(), Some("/nowhere.toml".into())))
+            .err()
+            .unwrap();
+        assert!(error.to_string().contains("/nowhere.toml"), "{error}");
+    }
+
+    #[test]
+    fn the_scripts_that_come_with_systally_load() {
+        let own = ScriptSource {
+            executable: "/usr/bin/systally".into(),
+            scripts: None,
+            clients: None,
         };
-        if parts.contains(&"") {
-            return Err(malformed(selector));
-        }
-        let clients = self.clients_like(selector, client)?;
-        let transport = transport_like(selector, transport)?;
-        let mut found = Vec::new();
-        for client in &clients {
-            for mode in modes_like(client.as_ref(), mode, clients.len() == 1) {
-                for transport in client
-                    .transports()
-                    .into_iter()
-                    .filter(|own| transport.is_none_or(|wanted| wanted == *own))
-                {
-                    found.push(Strategy {
-                        client: Arc::clone(client),
-                        mode: mode.clone(),
-                        transport,
-                    });
-                }
-            }
-        }
-        match (found.is_empty(), mode) {
-            (false, _) => Ok(found),
-            (true, Some(mode)) if mode != "*" && !knows_mode(&clients, mode) => {
-                Err(unknown_mode(selector, client, mode, &clients))
-            }
-            (true, _) => Err(SelectError::Nothing {
-                selector: escape(selector, 80),
-            }),
+        let registry = Registry::load(&own).unwrap();
+        for name in ["phpredis", "predis"] {
+            let client = registry.client(name).unwrap();
+            let command = client.command();
+            let script = Path::new(command.last().unwrap());
+            assert!(script.is_file(), "{}", script.display());
         }
     }
-
-    fn clients_like(&self, selector: &str, name: &str) -> Result<Vec<Arc<dyn Client>>, SelectError> {
-        if name == "*" {
-            return Ok(self.clients.clone());
-        }
-        match self.client(name) {
-            Some(client) => Ok(vec![Arc::clone(client)]),
-            None => Err(SelectError::Client {
-                selector: escape(selector, 80),
-                client: escape(name, 80),
-                nearest: nearest(name, self.clients.iter().map(|client| client.name().to_owned())),
-            }),
-        }
-    }
-}
-
-fn malformed(selector: &str) -> SelectError {
-    SelectError::Malformed {
-        selector: if selector.is_empty() {
-            "an empty name".to_owned()
-        } else {
-            escape(selector, 80)
-        },
-    }
-}
-
-fn transport_like(selector: &str, name: &str) -> Result<Option<Transport>, SelectError> {
-    if name == "*" {
-        return Ok(None);
-    }
-    match transport_named(name) {
-        Some(transport) => Ok(Some(transport)),
-        None => Err(SelectError::Transport {
-            selector: escape(selector, 80),
-            transport: escape(name, 80),
-        }),
-    }
-}
-
-/// The modes that a selector means. A client that is named and has no default mode gives all it has.
-fn modes_like(client: &dyn Client, wanted: Option<&str>, named: bool) -> Vec<Mode> {
-    let all = client.modes();
-    let keep = |test: &dyn Fn(&Mode) -> bool| all.iter().filter(|mode| test(mode)).cloned().collect();
-    match wanted {
-        Some("*") => keep(&|mode| !mode.demonstration),
-        Some(name) => keep(&|mode| mode.name == name),
-        None if named && !all.iter().any(|mode| mode.default) => all,
-        None => keep(&|mode| mode.default && !mode.demonstration),
-    }
-}
-
-fn knows_mode(clients: &[Arc<dyn Client>], name: &str) -> bool {
-    clients
-        .iter()
-        .any(|client| client.modes().iter().any(|mode| mode.name == name))
-}
-
-fn unknown_mode(selector: &str, client: &str, mode: &str, clients: &[Arc<dyn Client>]) -> SelectError {
-    let mut known: Vec<String> = Vec::new();
-    for mode in clients.iter().flat_map(|client| client.modes()) {
-        if !known.contains(&mode.name) {
-            known.push(mode.name);
-        }
-    }
-    SelectError::Mode {
-        selector: escape(selector, 80),
-        client: client.to_owned(),
-        mode: escape(mode, 80),
-        nearest: nearest(mode, known.iter().cloned()),
-        known,
-    }
-}
-
-/// The name most like `word`, if any is much like it. Jaro-Winkler favours a common beginning, which
-/// suits names that are abbreviated (`redis` for `redis-rs`) as well as mistyped.
-fn nearest(word: &str, names: impl Iterator<Item = String>) -> Option<String> {
-    names
-        .map(|name| (strsim::jaro_winkler(word, &name), name))
-        .filter(|(likeness, _)| *likeness > 0.75)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, name)| name)
 }

@@ -21,12 +21,12 @@ use systally::strategy::contract::Endpoint;
 use systally::units::Measured;
 
 /// How long anything here may take.
-pub const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
 /// Runs programs and counts nothing.
-pub struct PlainEngine;
+pub(crate) struct PlainEngine;
 
-pub fn request() -> Request {
+pub(crate) fn request() -> Request {
     Request {
         window: Window::Markers,
         selection: Selection::All,
@@ -139,7 +139,7 @@ impl Drop for PlainSession {
 }
 
 /// A Redis server of this test alone.
-pub struct Redis {
+pub(crate) struct Redis {
     child: Child,
     folder: tempfile::TempDir,
     port: u16,
@@ -148,13 +148,33 @@ pub struct Redis {
 
 impl Redis {
     /// Starts one; `None`, with a SKIP line, when there is none to start.
-    pub fn start(password: Option<&str>) -> Option<Redis> {
+    pub(crate) fn start(password: Option<&str>) -> Option<Redis> {
         Redis::with(password, &[])
     }
 
-    pub fn with(password: Option<&str>, more: &[&str]) -> Option<Redis> {
+    pub(crate) fn with(password: Option<&str>, more: &[&str]) -> Option<Redis> {
+        // The port is free when it is chosen, and may be taken when the server wants it.
+        for _ in 0..5 {
+            let mut redis = Redis::spawn(password, more)?;
+            let deadline = Instant::now() + LIMIT;
+            while redis.child.try_wait().unwrap().is_none() {
+                if redis.ask("PING").is_ok() {
+                    return Some(redis);
+                }
+                assert!(Instant::now() < deadline, "redis-server does not answer");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        panic!("redis-server does not stay up");
+    }
+
+    fn spawn(password: Option<&str>, more: &[&str]) -> Option<Redis> {
         let folder = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
         let mut command = Command::new("redis-server");
         command
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
@@ -167,28 +187,21 @@ impl Redis {
         if let Some(password) = password {
             command.args(["--requirepass", password]);
         }
-        let child = match command.spawn() {
-            Ok(child) => child,
+        match command.spawn() {
+            Ok(child) => Some(Redis {
+                child,
+                folder,
+                port,
+                password: password.map(str::to_owned),
+            }),
             Err(e) => {
                 println!("SKIP: redis-server cannot be started: {e}");
-                return None;
+                None
             }
-        };
-        let redis = Redis {
-            child,
-            folder,
-            port,
-            password: password.map(str::to_owned),
-        };
-        let deadline = Instant::now() + LIMIT;
-        while redis.ask("PING").is_err() {
-            assert!(Instant::now() < deadline, "redis-server does not answer");
-            std::thread::sleep(Duration::from_millis(10));
         }
-        Some(redis)
     }
 
-    pub fn tcp(&self) -> Endpoint {
+    pub(crate) fn tcp(&self) -> Endpoint {
         Endpoint::Tcp {
             host: "127.0.0.1".into(),
             port: self.port,
@@ -197,7 +210,7 @@ impl Redis {
         }
     }
 
-    pub fn unix(&self) -> Endpoint {
+    pub(crate) fn unix(&self) -> Endpoint {
         Endpoint::Unix {
             path: self.socket().to_str().unwrap().into(),
             user: None,
@@ -210,11 +223,15 @@ impl Redis {
     }
 
     /// Sends an inline command and returns all that comes back before the connection is closed.
-    pub fn ask(&self, command: &str) -> std::io::Result<String> {
+    pub(crate) fn ask(&self, command: &str) -> std::io::Result<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
         stream.set_read_timeout(Some(LIMIT))?;
         if let Some(password) = &self.password {
-            writeln!(stream, "AUTH {password}\r")?;
+            write!(
+                stream,
+                "*2\r\n$4\r\nAUTH\r\n${}\r\n{password}\r\n",
+                password.len()
+            )?;
         }
         write!(stream, "{command}\r\nQUIT\r\n")?;
         let mut answer = String::new();
@@ -223,7 +240,7 @@ impl Redis {
     }
 
     /// How often the server has run a command, by its own count.
-    pub fn calls(&self, command: &str) -> u64 {
+    pub(crate) fn calls(&self, command: &str) -> u64 {
         let stats = self.ask("INFO commandstats").unwrap();
         let prefix = format!("cmdstat_{command}:calls=");
         stats
@@ -232,7 +249,7 @@ impl Redis {
             .unwrap_or(0)
     }
 
-    pub fn pid(&self) -> i32 {
+    pub(crate) fn pid(&self) -> i32 {
         self.child.id().cast_signed()
     }
 }

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use crate::record::Failure;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Reasons for nulls, by the path of the key they stand in.

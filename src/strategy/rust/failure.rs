@@ -88,7 +88,11 @@ impl Failure {
             // On a blocking socket EAGAIN is how SO_RCVTIMEO and SO_SNDTIMEO run out; on a UNIX connect it
             // can also be a full backlog, and the caller's class tells them apart.
             (Some(code), io::ErrorKind::WouldBlock) if class != "connect" => {
-                format!("{} no answer within {} s", Errno(code).name(), super::job::WAIT.as_secs())
+                format!(
+                    "{} no answer within {} s",
+                    Errno(code).name(),
+                    super::job::WAIT.as_secs()
+                )
             }
             (Some(code), _) => format!(
                 "{} {}",

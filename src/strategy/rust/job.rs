@@ -72,7 +72,9 @@ impl Job {
             )));
         }
         if spec.payload.kind != PayloadKind::String || spec.payload.serializer != Serializer::None {
-            return Err(Fail::spec("this client stores strings only: it has no serializer"));
+            return Err(Fail::spec(
+                "this client stores strings only: it has no serializer",
+            ));
         }
         if spec.payload.bytes > MAX_PAYLOAD {
             return Err(Fail::spec(format!("payload.bytes must be at most {MAX_PAYLOAD}")));

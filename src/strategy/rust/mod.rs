@@ -24,7 +24,12 @@ use failure::Fail;
 use harness::Worker;
 
 /// All Rust clients, in the order in which rows are listed.
-const CLIENTS: &[&RustClient] = &[&raw::CLIENT, &redis_rs::CLIENT, &redis_rs_async::CLIENT, &noop::CLIENT];
+const CLIENTS: &[&RustClient] = &[
+    &raw::CLIENT,
+    &redis_rs::CLIENT,
+    &redis_rs_async::CLIENT,
+    &noop::CLIENT,
+];
 
 /// A client as its file declares it.
 struct RustClient {

@@ -86,7 +86,8 @@ fn first_connection(client: &Client) -> Result<Connection, Failure> {
     Ok(connection)
 }
 
-/// One connection for all.
+/// One connection for all. A server that stops answering ends an operation after [`WAIT`]; in a pipeline
+/// the crate waits so long for each reply that is missing, and the limit of the round may come first.
 struct Kept {
     job: Job,
     connection: Connection,
@@ -127,7 +128,13 @@ impl Worker for Connecting {
         round.drive(|batch, failures| {
             if let Err(failure) = self.one(batch.first) {
                 // The next connection is a new one, whatever became of this.
-                failures.add(&Failure { last: false, ..failure }, 1);
+                failures.add(
+                    &Failure {
+                        last: false,
+                        ..failure
+                    },
+                    1,
+                );
             }
         });
     }

@@ -45,7 +45,11 @@ pub(super) fn frame(bytes: &[u8]) -> Frame<'_> {
     }
     let window = &rest[..rest.len().min(MAX_LINE)];
     let Some(end) = window.windows(2).position(|pair| pair == b"\r\n") else {
-        return if rest.len() >= MAX_LINE { Frame::Broken } else { Frame::Part { need: 1 } };
+        return if rest.len() >= MAX_LINE {
+            Frame::Broken
+        } else {
+            Frame::Part { need: 1 }
+        };
     };
     let line = &rest[..end];
     let head = 1 + end + 2;
@@ -114,7 +118,10 @@ mod tests {
             longer.extend_from_slice(b"+more");
             assert_eq!(frame(&longer), Frame::Whole(reply, bytes.len()), "{bytes:?}");
             for cut in 0..bytes.len() {
-                assert!(matches!(frame(&bytes[..cut]), Frame::Part { .. }), "{bytes:?} at {cut}");
+                assert!(
+                    matches!(frame(&bytes[..cut]), Frame::Part { .. }),
+                    "{bytes:?} at {cut}"
+                );
             }
         }
     }

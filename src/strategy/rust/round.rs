@@ -74,9 +74,7 @@ impl Round {
         self.times.fill(0);
         self.started = Instant::now();
         self.last = self.started;
-        self.deadline = self
-            .seconds
-            .and_then(|seconds| self.started.checked_add(seconds));
+        self.deadline = self.seconds.and_then(|seconds| self.started.checked_add(seconds));
     }
 
     /// What to do next; `None` when the round is over.

@@ -42,7 +42,9 @@ pub(super) fn version(argv: &[OsString]) -> Result<String, Absent> {
 
 fn version_within(argv: &[OsString], limit: Duration) -> Result<String, Absent> {
     let deadline = Instant::now() + limit;
-    let (name, args) = argv.split_first().map_or((OsString::new(), argv), |(a, b)| (a.clone(), b));
+    let (name, args) = argv
+        .split_first()
+        .map_or((OsString::new(), argv), |(a, b)| (a.clone(), b));
     let program = escape(&name.to_string_lossy(), 60);
     let spawned = Command::new(&name)
         .args(args)
@@ -63,7 +65,10 @@ fn version_within(argv: &[OsString], limit: Duration) -> Result<String, Absent> 
     match outcome {
         Ok(Some((status, out, _))) if status.success() => Ok(first_line(&out, 60)),
         Ok(Some((status, out, err))) => {
-            let words = [err, out].iter().map(|text| first_line(text, 100)).find(|line| !line.is_empty());
+            let words = [err, out]
+                .iter()
+                .map(|text| first_line(text, 100))
+                .find(|line| !line.is_empty());
             Err(Absent::Refused {
                 program,
                 status,

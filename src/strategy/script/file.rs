@@ -251,16 +251,43 @@ default = true
     fn errors_have_a_place() {
         let cases = [
             ("[[client]", "c.toml:1:"),
-            (&GOOD.replace("language", "languag"), "c.toml:4:1: unknown field `languag`"),
-            (&GOOD.replace("\"plain\"", "\"Plain\""), "c.toml:3:8: the name \"Plain\""),
+            (
+                &GOOD.replace("language", "languag"),
+                "c.toml:4:1: unknown field `languag`",
+            ),
+            (
+                &GOOD.replace("\"plain\"", "\"Plain\""),
+                "c.toml:3:8: the name \"Plain\"",
+            ),
             (&GOOD.replace("\"plain\"", "7"), "c.toml:3:8: invalid type"),
-            (&GOOD.replace("\"per_op\"", "\"perop\""), "c.toml:23:11: unknown variant `perop`"),
-            (&GOOD.replace("[\"unix\", \"tcp\"]", "[]"), "c.toml:9:14: transports is empty"),
-            (&GOOD.replace("\"tcp\"", "\"udp\""), "c.toml:9:23: unknown variant `udp`"),
-            (&GOOD.replace("[\"python3\", \"--version\"]", "[]"), "c.toml:7:10: detect names no program"),
-            (&GOOD.replace("modes.again", "modes.\"a b\""), "c.toml:17:15: the name \"a b\""),
-            (&GOOD.replace("default", "defalt"), "c.toml:24:1: unknown field `defalt`"),
-            (&format!("{GOOD}{GOOD}"), "c.toml:28:8: there are two clients called plain"),
+            (
+                &GOOD.replace("\"per_op\"", "\"perop\""),
+                "c.toml:23:11: unknown variant `perop`",
+            ),
+            (
+                &GOOD.replace("[\"unix\", \"tcp\"]", "[]"),
+                "c.toml:9:14: transports is empty",
+            ),
+            (
+                &GOOD.replace("\"tcp\"", "\"udp\""),
+                "c.toml:9:23: unknown variant `udp`",
+            ),
+            (
+                &GOOD.replace("[\"python3\", \"--version\"]", "[]"),
+                "c.toml:7:10: detect names no program",
+            ),
+            (
+                &GOOD.replace("modes.again", "modes.\"a b\""),
+                "c.toml:17:15: the name \"a b\"",
+            ),
+            (
+                &GOOD.replace("default", "defalt"),
+                "c.toml:24:1: unknown field `defalt`",
+            ),
+            (
+                &format!("{GOOD}{GOOD}"),
+                "c.toml:27:8: there are two clients called plain",
+            ),
         ];
         for (text, start) in cases {
             let shown = error(text);

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,12 +15,30 @@ pub(in crate::strategy) const LIST: &str = "clients.toml";
 /// enough. A test holds this list against the folder.
 const BUILT_IN: &[(&str, &str)] = &[
     (LIST, include_str!("../../../tracing-scripts/clients.toml")),
-    ("php/noop.php", include_str!("../../../tracing-scripts/php/noop.php")),
-    ("php/phpredis.php", include_str!("../../../tracing-scripts/php/phpredis.php")),
-    ("php/predis.php", include_str!("../../../tracing-scripts/php/predis.php")),
-    ("php/redis.php", include_str!("../../../tracing-scripts/php/redis.php")),
-    ("php/spec.php", include_str!("../../../tracing-scripts/php/spec.php")),
-    ("php/systally.php", include_str!("../../../tracing-scripts/php/systally.php")),
+    (
+        "php/noop.php",
+        include_str!("../../../tracing-scripts/php/noop.php"),
+    ),
+    (
+        "php/phpredis.php",
+        include_str!("../../../tracing-scripts/php/phpredis.php"),
+    ),
+    (
+        "php/predis.php",
+        include_str!("../../../tracing-scripts/php/predis.php"),
+    ),
+    (
+        "php/redis.php",
+        include_str!("../../../tracing-scripts/php/redis.php"),
+    ),
+    (
+        "php/spec.php",
+        include_str!("../../../tracing-scripts/php/spec.php"),
+    ),
+    (
+        "php/systally.php",
+        include_str!("../../../tracing-scripts/php/systally.php"),
+    ),
 ];
 
 /// Where to look for clients.
@@ -163,9 +181,9 @@ fn unpack() -> Result<Folder, SourceError> {
         path: std::env::temp_dir(),
         source,
     };
-    // Made with mode 0700.
     let folder = tempfile::Builder::new()
         .prefix("systally-scripts-")
+        .permissions(fs::Permissions::from_mode(0o700))
         .tempdir()
         .map_err(failed)?;
     for (name, text) in BUILT_IN {
@@ -227,18 +245,21 @@ mod tests {
 
     #[test]
     fn the_checkout_comes_first_then_the_installation() {
-        let found: Vec<PathBuf> = candidates(Path::new("/home/u/systally/target/debug/deps/systally")).collect();
+        let found: Vec<PathBuf> =
+            candidates(Path::new("/home/u/systally/target/debug/deps/systally")).collect();
         assert_eq!(found[0], Path::new("/home/u/systally/tracing-scripts"));
         let found: Vec<PathBuf> = candidates(Path::new("/usr/local/bin/systally")).collect();
         assert_eq!(
             found,
-            [scripts(), PathBuf::from("/usr/local/share/systally/tracing-scripts")]
+            [
+                scripts(),
+                PathBuf::from("/usr/local/share/systally/tracing-scripts")
+            ]
         );
     }
 
     #[test]
     fn a_list_that_others_can_write_is_passed_over() {
-        use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let list = folder.path().join(LIST);
         assert!(!trusted(&list));

@@ -69,9 +69,7 @@ pub(super) fn done(done: Done, spec: &Spec, wall: Nanos) -> Result<Done, String>
     };
     match wanted {
         Some(wanted) if asked > wanted => {
-            return Err(format!(
-                "it began {asked} operations, and was asked for {wanted}"
-            ));
+            return Err(format!("it began {asked} operations, and was asked for {wanted}"));
         }
         Some(wanted) if asked < wanted && failed == 0 => {
             return Err(format!(

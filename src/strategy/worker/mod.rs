@@ -7,6 +7,8 @@
 mod channel;
 mod check;
 mod error;
+mod notes;
+mod wait;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,6 +16,8 @@ use std::time::{Duration, Instant};
 use self::channel::{Channel, STEP, pump};
 use self::check::Line;
 pub use self::error::{Fault, Phase, Problem, WorkerError};
+use self::notes::Notes;
+use self::wait::Wait;
 use super::assignment::Assignment;
 use super::contract::{Done, Event, PROTOCOL, Spec};
 use crate::engine::{Engine, EngineError, EngineKind, Exit, Outcome, Request, Session};
@@ -29,9 +33,6 @@ const AFTER_A_FAULT: Duration = Duration::from_millis(250);
 
 /// How long the engine gets to end everything after an error.
 const TO_ABORT: Duration = Duration::from_secs(5);
-
-/// Remarks kept apart.
-const MAX_NOTES: usize = 20;
 
 /// The workers of one strategy, running under an engine.
 pub struct Workers {
@@ -244,7 +245,8 @@ impl Workers {
                 for worker in wait.waiting() {
                     let unfinished = self.channels[worker].unfinished_line();
                     let unfinished = unfinished.map(|line| self.shown(worker, line));
-                    wait.faults.push((worker, Problem::TimedOut { limit, unfinished }));
+                    wait.faults
+                        .push((worker, Problem::TimedOut { limit, unfinished }));
                 }
                 break;
             }
@@ -267,7 +269,7 @@ impl Workers {
         }
         while let Some(line) = self.channels[worker].next_line() {
             match check::line(&line) {
-                Line::Text(text) if wait.phase == Phase::StartUp => self.note_output(worker, &text),
+                Line::Text(text) if wait.is_outside_of_the_window(worker) => self.note_output(worker, &text),
                 Line::Text(_) => {
                     return Err(self.garbage(worker, &line, "text"));
                 }
@@ -309,8 +311,10 @@ impl Workers {
 
     fn note_output(&mut self, worker: usize, text: &str) {
         let text = self.shown(worker, text.as_bytes());
-        self.notes
-            .add(worker, format!("outside of its rounds it wrote to standard output: {text}"));
+        self.notes.add(
+            worker,
+            format!("outside of its rounds it wrote to standard output: {text}"),
+        );
     }
 
     fn garbage(&self, worker: usize, line: &[u8], why: &'static str) -> Problem {
@@ -352,7 +356,11 @@ impl Workers {
                 }
             }
         }
-        let ended: Vec<bool> = self.channels.iter().map(|channel| has_ended(channel.pid)).collect();
+        let ended: Vec<bool> = self
+            .channels
+            .iter()
+            .map(|channel| has_ended(channel.pid))
+            .collect();
         let exits = self.end();
         problems.sort_by_key(|(worker, _)| *worker);
         let faults = problems
@@ -425,67 +433,5 @@ fn has_ended(pid: i32) -> bool {
             .rsplit_once(')')
             .is_some_and(|(_, rest)| rest.trim_start().starts_with(['Z', 'X'])),
         Err(_) => true,
-    }
-}
-
-/// A wait for one event of each worker.
-struct Wait {
-    phase: Phase,
-    events: Vec<Option<Event>>,
-    /// Since when a worker's standard output is closed.
-    closed: Vec<Option<Instant>>,
-    /// Workers that have had their fault.
-    silenced: Vec<bool>,
-    faults: Vec<(usize, Problem)>,
-}
-
-impl Wait {
-    fn new(phase: Phase, workers: usize) -> Wait {
-        Wait {
-            phase,
-            events: vec![None; workers],
-            closed: vec![None; workers],
-            silenced: vec![false; workers],
-            faults: Vec::new(),
-        }
-    }
-
-    fn silence(&mut self, worker: usize) {
-        self.silenced[worker] = true;
-    }
-
-    fn is_silenced(&self, worker: usize) -> bool {
-        self.silenced[worker]
-    }
-
-    fn waiting(&self) -> Vec<usize> {
-        (0..self.events.len())
-            .filter(|worker| self.events[*worker].is_none() && !self.silenced[*worker])
-            .collect()
-    }
-
-    fn is_over(&self) -> bool {
-        !self.faults.is_empty() || self.events.iter().all(Option::is_some)
-    }
-}
-
-/// Remarks on workers, each text once with the number of workers it is about.
-#[derive(Default)]
-struct Notes {
-    by_text: BTreeMap<String, (usize, usize)>,
-}
-
-impl Notes {
-    fn add(&mut self, worker: usize, text: String) {
-        if self.by_text.len() < MAX_NOTES || self.by_text.contains_key(&text) {
-            self.by_text.entry(text).or_insert((worker, 0)).1 += 1;
-        }
-    }
-
-    fn sentences(&self) -> impl Iterator<Item = String> {
-        self.by_text.iter().map(|(text, (worker, times))| match times {
-            1 => format!("worker {worker}: {text}"),
-            n => format!("worker {worker} and others, {n} times: {text}"),
-        })
     }
 }
