@@ -1,1 +1,136 @@
-//! cmd
+//! The commands: one short file each. Only this folder writes to standard output.
+
+pub mod bench;
+pub mod explain;
+pub mod import;
+
+pub mod count;
+pub mod list;
+pub mod preflight;
+pub mod responder;
+pub mod schema;
+pub mod secrets;
+pub mod terminal;
+pub mod worker;
+
+use std::io::{self, Write};
+
+/// How systally ends; the same numbers for every command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Code {
+    /// 0: all went well.
+    Ok,
+    /// 1: a strategy or a run failed.
+    Failed,
+    /// 2: wrong usage or unusable input.
+    Usage,
+    /// 4: preflight found that the load does not fit.
+    DoesNotFit,
+    /// 5: a result is there but not whole: interrupted, or not confirmed by the server.
+    Incomplete,
+    /// 6: nothing may be measured here.
+    CannotMeasure,
+    /// The status of the program that `count` ran.
+    Child(u8),
+}
+
+impl Code {
+    /// The number handed to the caller's shell.
+    pub fn number(self) -> u8 {
+        match self {
+            Code::Ok => 0,
+            Code::Failed => 1,
+            Code::Usage => 2,
+            Code::DoesNotFit => 4,
+            Code::Incomplete => 5,
+            Code::CannotMeasure => 6,
+            Code::Child(status) => status,
+        }
+    }
+}
+
+/// An error on its way to `main`, which prints it once, with the code to end with.
+#[derive(Debug)]
+pub struct CommandError {
+    /// The exit code.
+    pub code: Code,
+    /// What went wrong, with its causes.
+    pub error: anyhow::Error,
+}
+
+impl<E: Into<anyhow::Error>> From<E> for CommandError {
+    fn from(error: E) -> Self {
+        CommandError {
+            code: Code::Failed,
+            error: error.into(),
+        }
+    }
+}
+
+/// What a command returns.
+pub type CommandResult = Result<Code, CommandError>;
+
+/// Gives an error the code it ends with.
+pub trait WithCode<T> {
+    /// Turns an error into a [`CommandError`] with this code.
+    ///
+    /// # Errors
+    /// The error it was called on.
+    fn code(self, code: Code) -> Result<T, CommandError>;
+}
+
+impl<T, E: Into<anyhow::Error>> WithCode<T> for Result<T, E> {
+    fn code(self, code: Code) -> Result<T, CommandError> {
+        self.map_err(|error| CommandError {
+            code,
+            error: error.into(),
+        })
+    }
+}
+
+/// Writes to standard output; a reader that went away (`| head`) is no error.
+///
+/// # Errors
+/// Any other failure to write, such as a full disk.
+pub fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(e) => Err(io::Error::new(
+            e.kind(),
+            format!("cannot write to standard output: {e}"),
+        )),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Writes a line to standard error; nobody can be told when that fails.
+pub fn warn(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// An error and its causes in one line; a cause that the error quotes already is not repeated.
+pub fn describe(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !text.contains(&cause) {
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(&cause);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::anyhow;
+
+    #[test]
+    fn a_quoted_cause_is_said_once() {
+        let error = anyhow!("no such file").context("cannot open x: no such file").context("starting");
+        assert_eq!(describe(&error), "starting: cannot open x: no such file");
+    }
+}

@@ -1,68 +1,125 @@
 //! Findings: what made a client slow or made it fail, in words and with the numbers behind them.
 //!
 //! A rule is a pure function over a [`Record`], one file each, listed in [`RULES`]. It works the same on
-//! a run that has just ended, a record read from a file, and an imported log.
+//! a run that has just ended, a record read from a file, and an imported log. What a rule needs must
+//! therefore be in the record. Whoever fills one puts there:
+//!
+//! * the errors of clients in `rounds[].errors` and `counted.client_errors`, as `class:message`;
+//! * errnos per call in the counted phases, start-up included;
+//! * [`crate::record::Failure`] with the [`evidence::Fact`]s read when it happened;
+//! * `counters` before and after, with `redis.*` names from `INFO` (`redis.rejected_connections`);
+//! * `server.settings` (`maxclients`, `tcp-backlog`), `client.environment` (`xdebug`), `limits`.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
+mod auth;
+mod client_nofile;
+mod connection_per_operation;
+mod ephemeral_ports;
+pub mod evidence;
+mod finding;
+mod ledger;
+mod liveness_probes;
+mod maxclients;
+mod no_ptrace;
+mod options_per_operation;
+mod pipeline_not_batched;
+mod row;
+mod server_died;
+mod server_down;
+mod socket_missing;
+mod socket_perm;
+mod socket_stale;
+mod symptom;
+mod system_file_max;
+#[cfg(test)]
+mod testing;
+mod tracer_changed;
+mod unexplained;
+mod unix_backlog;
+mod worker;
+mod xdebug;
 
 use crate::record::Record;
 
-/// How much a finding matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Severity {
-    /// Good to know; nothing is wrong.
-    Info,
-    /// Costs time, or makes a number less certain.
-    Warning,
-    /// Operations failed, or a claim is not true.
-    Error,
-}
-
-impl Severity {
-    /// The word in records and tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Severity::Info => "info",
-            Severity::Warning => "warning",
-            Severity::Error => "error",
-        }
-    }
-}
-
-/// One thing found.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Finding {
-    /// The stable code, in capitals (`UNIX_BACKLOG_EAGAIN`).
-    pub code: Cow<'static, str>,
-    /// How much it matters.
-    pub severity: Severity,
-    /// The strategy it is about; `None` for the whole run.
-    pub strategy: Option<String>,
-    /// The numbers it rests on, each with its unit in the name where it has one.
-    pub evidence: BTreeMap<String, serde_json::Value>,
-    /// The cause in one sentence.
-    pub says: String,
-    /// What to try.
-    pub try_next: String,
-    /// Usual suspects that were looked at and are fine, each with the value that clears it.
-    pub not_the_cause: Vec<String>,
-}
-
-/// A rule: from a record to what it finds there. Pure; it neither reads the machine nor prints.
-pub trait Rule: Sync {
-    /// The stable codes this rule can give.
-    fn codes(&self) -> &'static [&'static str];
-    /// What it finds.
-    fn check(&self, record: &Record) -> Vec<Finding>;
-}
+pub use finding::{Doc, Finding, Rule, Severity};
+pub use symptom::Symptom;
 
 /// All rules, in the order in which their findings are listed when they matter equally.
-pub const RULES: &[&dyn Rule] = &[];
+pub const RULES: &[&dyn Rule] = &[
+    &server_died::ServerDied,
+    &server_down::ServerDown,
+    &socket_missing::SocketMissing,
+    &socket_stale::SocketStale,
+    &socket_perm::SocketPerm,
+    &unix_backlog::UnixBacklog,
+    &ephemeral_ports::EphemeralPorts,
+    &client_nofile::ClientNofile,
+    &system_file_max::SystemFileMax,
+    &auth::Auth,
+    &maxclients::Maxclients,
+    &worker::Worker,
+    &no_ptrace::NoPtrace,
+    &ledger::Ledger,
+    &pipeline_not_batched::PipelineNotBatched,
+    &connection_per_operation::ConnectionPerOperation,
+    &liveness_probes::LivenessProbes,
+    &options_per_operation::OptionsPerOperation,
+    &xdebug::Xdebug,
+    &tracer_changed::TracerChanged,
+];
 
-/// What all rules find in a record, the gravest first.
+/// What all rules find in a record, the gravest first; failures that no rule explains are said to be so.
 pub fn explain(record: &Record) -> Vec<Finding> {
     let mut findings: Vec<Finding> = RULES.iter().flat_map(|rule| rule.check(record)).collect();
+    findings.extend(unexplained::check(record, &findings));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     findings
+}
+
+/// The description of every code, in the order of the rules.
+pub fn docs() -> impl Iterator<Item = &'static Doc> {
+    RULES.iter().flat_map(|rule| rule.docs()).chain(unexplained::DOCS)
+}
+
+/// The description of one code.
+pub fn doc(code: &str) -> Option<&'static Doc> {
+    docs().find(|doc| doc.code.eq_ignore_ascii_case(code))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::testing::{empty, row};
+    use super::*;
+
+    #[test]
+    fn every_code_is_described_once() {
+        let codes: Vec<_> = docs().map(|doc| doc.code).collect();
+        assert_eq!(codes.iter().collect::<BTreeSet<_>>().len(), codes.len());
+        for doc in docs() {
+            assert!(
+                doc.code.chars().all(|c| c.is_ascii_uppercase() || c == '_'),
+                "{}",
+                doc.code
+            );
+            for text in [doc.means, doc.measured, doc.wrong_when, doc.todo] {
+                assert!(text.ends_with('.'), "{}: {text:?}", doc.code);
+            }
+        }
+        assert_eq!(doc("server_down").map(|doc| doc.code), Some("SERVER_DOWN"));
+    }
+
+    #[test]
+    fn a_rule_gives_only_codes_it_describes() {
+        // Every firing test below goes through this as well; here the clean record.
+        assert!(explain(&empty()).is_empty());
+    }
+
+    #[test]
+    fn a_clean_client_has_no_findings() {
+        let mut record = empty();
+        record.strategies.push(row("raw/persistent/tcp"));
+        record.strategies.push(row("redis-rs/connect/unix"));
+        assert_eq!(explain(&record), []);
+    }
 }

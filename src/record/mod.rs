@@ -3,15 +3,22 @@
 //! Everything before this stage fills a [`Record`]; everything after reads one. The JSON form is apart,
 //! in [`wire`], so that names there can stay when types here change.
 
+pub mod failure;
+mod from_tally;
 pub mod latency;
 pub mod stats;
 pub mod wire;
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::explain::Finding;
+use crate::import::Imported;
 use crate::units::{Measured, Nanos, Ops};
 
+pub use failure::{Failure, FailureKind, Stage};
 pub use latency::Latency;
 pub use stats::Interval;
 
@@ -51,6 +58,18 @@ pub struct Record {
     pub counters: Counters,
     /// What the rules found.
     pub findings: Vec<Finding>,
+    /// The foreign files it was made of; empty for systally's own runs.
+    pub imports: Vec<Import>,
+}
+
+/// A foreign file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Import {
+    /// Its name, escaped; `stdin` for standard input.
+    pub file: String,
+    /// What was read from it.
+    pub imported: Imported,
 }
 
 /// The machine a run was made on. Empty strings and zeroes never stand for "unknown": imports have
@@ -155,6 +174,8 @@ pub struct StrategyResult {
     pub status: Status,
     /// Why, for every status but `Ok`.
     pub reason: Option<String>,
+    /// The first failure, with what was read at that moment.
+    pub failure: Option<Failure>,
     /// The untraced rounds.
     pub timed: Measured<Timed>,
     /// The counted pass.
@@ -291,9 +312,16 @@ pub struct PhaseCounts {
 impl PhaseCounts {
     /// All calls that returned.
     pub fn total(&self) -> u64 {
-        self.syscalls.values().map(|c| c.calls).sum()
+        // Saturating: a record may come from a file that somebody made.
+        self.syscalls
+            .values()
+            .fold(0, |sum, call| sum.saturating_add(call.calls))
     }
 }
+
+/// Stands in the place of an errno name where a table says how many calls failed and not how
+/// (`strace -c`).
+pub const UNNAMED_ERRNO: &str = "unnamed";
 
 /// One system call over one phase.
 #[derive(Debug, Clone, PartialEq)]
@@ -302,7 +330,8 @@ pub struct CallCounts {
     pub calls: u64,
     /// Calls that were entered and never returned.
     pub unfinished: u64,
-    /// Failed calls by errno name.
+    /// Failed calls by errno name; under [`UNNAMED_ERRNO`] those of a source that counts failures without
+    /// saying which.
     pub errors: Measured<BTreeMap<String, u64>>,
     /// Calls restarted by the kernel after a signal, by code.
     pub restarts: BTreeMap<String, u64>,
@@ -321,7 +350,8 @@ pub struct CallCounts {
 impl CallCounts {
     /// Failed calls, restarts apart; `None` when the source does not tell.
     pub fn failed(&self) -> Option<u64> {
-        self.errors.known().map(|errors| errors.values().sum())
+        let errors = self.errors.known()?;
+        Some(errors.values().fold(0, |sum: u64, n| sum.saturating_add(*n)))
     }
 }
 
@@ -351,6 +381,17 @@ impl Verdict {
             Verdict::NotApplicable => "not_applicable",
         }
     }
+
+    /// The word in a sentence.
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::Ok => "ok",
+            Verdict::Warn => "WARN",
+            Verdict::Fail => "FAIL",
+            Verdict::Unknown => "unknown",
+            Verdict::NotApplicable => "not applicable",
+        }
+    }
 }
 
 /// One limit, what the load demands of it, and what it can carry.
@@ -358,7 +399,7 @@ impl Verdict {
 pub struct LimitReading {
     /// Stable name (`client_nofile`).
     pub id: String,
-    /// Whose limit it is: `process`, `user`, `cgroup`, `network namespace`, `server`, `machine`.
+    /// Whose limit it is: `process`, `user`, `cgroup`, `client's netns`, `server`, `machine` …
     pub scope: String,
     /// Whether the load fits.
     pub verdict: Verdict,

@@ -1,3 +1,287 @@
-//! Running a plan: the server, the timed rounds, the counted pass and the ledger, into a record.
+//! Running a plan: the timed rounds, the counted pass and the ledger, into a record.
+//!
+//! Throughput and counts come from two passes that never mix: rounds without a tracer, interleaved over
+//! all rows, then the same work once under an engine.
 
 pub mod interrupt;
+pub mod ledger;
+
+mod counted;
+mod failure;
+mod state;
+mod timed;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::engine::{Engine, Request};
+use crate::explain::explain;
+use crate::limits::{self, Load};
+use crate::plan::rows::{Common, Row, share};
+use crate::proc::{self, Root};
+use crate::record::{Counters, Host, Kind, PlanInfo, Record};
+use crate::server::{Server, Snapshot};
+use crate::strategy::Presence;
+use crate::strategy::contract::{Connect, Endpoint, Stop, Transport};
+use crate::strategy::worker::{WorkerError, Workers};
+use interrupt::Interrupt;
+use state::RowState;
+
+/// How long a timed round is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum RoundLength {
+    /// So many operations over all workers.
+    Ops(u64),
+    /// So long.
+    Span(Duration),
+}
+
+/// How to measure.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Timed rounds that are kept.
+    pub runs: u32,
+    /// Rounds before them that are not.
+    pub warmup: u32,
+    /// Their length.
+    pub length: RoundLength,
+    /// Operations of the counted pass over all workers; `None`: those of a round when they are given,
+    /// else 1,000 batches.
+    pub counted_ops: Option<u64>,
+    /// How long to wait for a worker beyond the time its work should take.
+    pub patience: Duration,
+    /// The row that others are compared with; `None`: the first one measured.
+    pub baseline: Option<usize>,
+    /// What the record keeps of the command line, by long flag name.
+    pub plan: PlanInfo,
+}
+
+/// Told how far a run is; shown by whoever wants to.
+pub trait Progress {
+    /// So many steps will come.
+    fn begin(&self, steps: u64);
+    /// The next one begins, and this is what it does.
+    fn step(&self, what: &str);
+    /// No more steps.
+    fn end(&self);
+}
+
+/// Everything a run needs.
+pub struct Bench<'a> {
+    /// The rows, in the order they are shown.
+    pub rows: &'a [Row],
+    /// What the rows share.
+    pub common: &'a Common,
+    /// How to measure.
+    pub settings: &'a Settings,
+    /// The server, already running.
+    pub server: &'a mut Server,
+    /// Runs programs untraced.
+    pub timing: &'a dyn Engine,
+    /// Counts; or why nothing is counted.
+    pub counting: Result<&'a dyn Engine, String>,
+    /// Whether to stop.
+    pub interrupt: &'a Interrupt,
+    /// Told of every step.
+    pub progress: &'a dyn Progress,
+    /// The server's counters as they were read last; starts as `None`.
+    pub last_seen: Option<Snapshot>,
+    /// Given the record after every step that adds to it, when somebody wants it so soon.
+    pub save: Option<&'a mut Save<'a>>,
+}
+
+/// Keeps a record that is not finished yet.
+pub type Save<'a> = dyn FnMut(&Record) -> anyhow::Result<()> + 'a;
+
+/// Above so many worker processes in all, workers are started for each round and ended after it instead
+/// of waiting, warm, for their next turn: a thousand idle interpreters would use up the memory.
+const WARM_WORKERS: u64 = 64;
+
+impl Bench<'_> {
+    /// Runs everything and returns the record; an interrupted run returns what it has, marked
+    /// incomplete. What goes wrong with one row is in that row, and the others go on.
+    ///
+    /// # Errors
+    /// When the record cannot be saved.
+    pub fn run(mut self) -> anyhow::Result<Record> {
+        let root = Root::live();
+        let frame = Frame {
+            host: proc::host(&root),
+            before: self.counters(&root),
+        };
+        let mut states: Vec<RowState> = self.rows.iter().map(RowState::new).collect();
+        self.skip_what_cannot_run(&mut states);
+        self.progress.begin(self.steps(&states));
+        self.timed_rounds(&mut states, &frame)?;
+        self.counted_pass(&mut states, &frame)?;
+        self.progress.end();
+        let record = self.record(&states, &frame, !self.interrupt.requested());
+        if let Some(save) = &mut self.save {
+            save(&record)?;
+        }
+        Ok(record)
+    }
+
+    /// Hands over what there is so far, marked incomplete.
+    fn save_step(&mut self, states: &[RowState], frame: &Frame) -> anyhow::Result<()> {
+        if self.save.is_none() {
+            return Ok(());
+        }
+        let record = self.record(states, frame, false);
+        match &mut self.save {
+            Some(save) => save(&record),
+            None => Ok(()),
+        }
+    }
+
+    /// Marks the rows whose client is missing or whose transport the server does not offer.
+    fn skip_what_cannot_run(&self, states: &mut [RowState]) {
+        for (row, state) in self.rows.iter().zip(states) {
+            match row.strategy.client.presence() {
+                Presence::Ready { version } => state.client.version = version,
+                Presence::Missing { why, install } => state.skip(format!("{why}; to install: {install}")),
+            }
+            if let Some(why) = row.strategy.client.store().out_of_reach() {
+                state.skip(why.to_owned());
+            } else if self.server.endpoint(row.strategy.transport).is_none() {
+                state.skip(match row.strategy.transport {
+                    Transport::Tcp => {
+                        "the server was named by its UNIX socket only; add -h HOST -p PORT".to_owned()
+                    }
+                    Transport::Unix => {
+                        "the server was named by its TCP address only; add -s SOCKET".to_owned()
+                    }
+                    Transport::Local => "the transport local leads to no server".to_owned(),
+                });
+            }
+        }
+    }
+
+    fn steps(&self, states: &[RowState]) -> u64 {
+        let live = states.iter().filter(|s| s.is_live()).count() as u64;
+        let rounds = u64::from(self.settings.runs + self.settings.warmup);
+        live * (rounds + u64::from(self.counting.is_ok()))
+    }
+
+    /// The heaviest row, in the terms of the limits, with the highest rate of connects that was measured.
+    fn load(&self, states: &[RowState]) -> Load {
+        let per_op = |row: &&Row| row.strategy.mode.connect == Connect::PerOp;
+        let tcp = |row: &&Row| row.strategy.transport == Transport::Tcp;
+        let heaviest = self
+            .rows
+            .iter()
+            .max_by_key(|row| (per_op(row), tcp(row), row.clients));
+        let endpoint = heaviest.and_then(|row| self.server.endpoint(row.strategy.transport));
+        let load = endpoint.map(Load::to).unwrap_or_default();
+        Load {
+            processes: self
+                .rows
+                .iter()
+                .map(|row| u64::from(row.clients))
+                .max()
+                .unwrap_or(1),
+            connect_per_op: self.rows.iter().any(|row| per_op(&row)),
+            connects_per_second: self
+                .rows
+                .iter()
+                .zip(states)
+                .filter(|(row, _)| per_op(row) && tcp(row))
+                .filter_map(|(_, state)| state.median())
+                .map(|rate| rate as u64)
+                .max(),
+            server_pid: self.server.pid(),
+            ..load
+        }
+    }
+
+    fn counters(&mut self, root: &Root) -> BTreeMap<String, u64> {
+        let mut counters = proc::counters(root, None);
+        if let Ok(snapshot) = self.server.snapshot() {
+            counters.extend(snapshot.named());
+        }
+        counters
+    }
+
+    /// Starts the workers of a row; each is given its share of the round.
+    fn start(
+        &self,
+        row: &Row,
+        engine: &dyn Engine,
+        request: &Request,
+        length: RoundLength,
+    ) -> Result<Workers, WorkerError> {
+        let servers = self.servers(row);
+        let assignments = (0..row.clients)
+            .map(|worker| {
+                let stop = match length {
+                    RoundLength::Ops(total) => Stop::Ops(share(total, row.clients, worker)),
+                    RoundLength::Span(span) => Stop::Seconds(span.as_secs_f64()),
+                };
+                row.strategy
+                    .assign(&row.work(self.common, stop), &servers, worker)
+            })
+            .collect();
+        Workers::start(engine, assignments, request)
+    }
+
+    /// The addresses that the workers of a row are given.
+    fn servers(&self, row: &Row) -> Vec<Endpoint> {
+        self.server
+            .endpoint(row.strategy.transport)
+            .cloned()
+            .into_iter()
+            .collect()
+    }
+
+    /// How long a round may take before its workers count as hung. Rounds by operations are given 5 ms
+    /// for each, which the slowest client under the slowest engine does not use up.
+    fn round_limit(&self, length: RoundLength) -> Duration {
+        let work = match length {
+            RoundLength::Ops(total) => Duration::from_millis(total.saturating_mul(5)),
+            RoundLength::Span(span) => span * 2,
+        };
+        work.saturating_add(self.settings.patience)
+    }
+
+    fn record(&mut self, states: &[RowState], frame: &Frame, complete: bool) -> Record {
+        let baseline = self
+            .settings
+            .baseline
+            .filter(|row| !states[*row].rounds.is_empty())
+            .or_else(|| states.iter().position(|state| !state.rounds.is_empty()));
+        let origin = self.server.info().origin;
+        let strategies = states
+            .iter()
+            .zip(self.rows)
+            .enumerate()
+            .map(|(i, (state, row))| {
+                let reference = baseline.filter(|b| *b != i).map(|b| states[b].rounds.as_slice());
+                state.result(row, reference, origin)
+            })
+            .collect();
+        let mut record = Record {
+            kind: Kind::Bench,
+            tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+            complete,
+            host: frame.host.clone(),
+            server: Some(self.server.info().clone()),
+            plan: self.settings.plan.clone(),
+            strategies,
+            limits: limits::check_bench(&Root::live(), &self.load(states)),
+            counters: Counters {
+                before: frame.before.clone(),
+                after: self.counters(&Root::live()),
+            },
+            findings: Vec::new(),
+            imports: Vec::new(),
+        };
+        record.findings = explain(&record);
+        record
+    }
+}
+
+/// What is read once, around all rows.
+struct Frame {
+    host: Host,
+    before: BTreeMap<String, u64>,
+}

@@ -47,6 +47,32 @@ pub struct Spec {
     pub options: BTreeMap<String, serde_json::Value>,
 }
 
+impl Spec {
+    /// Whether a server wants a password. Such a specification goes to the worker by its standard input:
+    /// an environment can be read from `/proc` for as long as the process lives.
+    pub fn holds_a_password(&self) -> bool {
+        self.passwords().next().is_some()
+    }
+
+    /// Takes the servers' passwords out of a text that will be shown, also in the form that JSON writes.
+    pub fn redact(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for password in self.passwords() {
+            let quoted = serde_json::Value::from(password).to_string();
+            let written = quoted.get(1..quoted.len() - 1).unwrap_or(password);
+            text = text.replace(password, "***").replace(written, "***");
+        }
+        text
+    }
+
+    fn passwords(&self) -> impl Iterator<Item = &str> {
+        self.servers
+            .iter()
+            .filter_map(|server| server.credentials().1)
+            .filter(|password| !password.is_empty())
+    }
+}
+
 /// An operation of the loop.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum,
@@ -104,6 +130,18 @@ pub enum Connect {
     PersistentPerOp,
 }
 
+impl Connect {
+    /// The name in specifications.
+    pub fn name(self) -> &'static str {
+        match self {
+            Connect::Once => "once",
+            Connect::PerOp => "per_op",
+            Connect::Persistent => "persistent",
+            Connect::PersistentPerOp => "persistent_per_op",
+        }
+    }
+}
+
 /// When the loop ends.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -112,6 +150,57 @@ pub enum Stop {
     Ops(u64),
     /// After so many seconds.
     Seconds(f64),
+}
+
+/// How a worker reaches its server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Transport {
+    /// TCP.
+    Tcp,
+    /// A UNIX stream socket.
+    Unix,
+    /// None: the client keeps its data in its own process or in files.
+    Local,
+}
+
+impl Transport {
+    /// All, in the order in which rows are listed.
+    pub const ALL: [Transport; 3] = [Transport::Tcp, Transport::Unix, Transport::Local];
+
+    /// Those that lead to a server.
+    pub const SOCKETS: [Transport; 2] = [Transport::Tcp, Transport::Unix];
+
+    /// The name in strategies, files and records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Transport::Tcp => "tcp",
+            Transport::Unix => "unix",
+            Transport::Local => "local",
+        }
+    }
+}
+
+/// What a client speaks to, and so what its runs need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Store {
+    /// Redis, or Valkey.
+    Redis,
+    /// memcached.
+    Memcached,
+    /// No server: the client keeps its data in its own process or in files.
+    None,
+}
+
+impl Store {
+    /// Why this systally cannot run its clients, if it cannot.
+    pub fn out_of_reach(self) -> Option<&'static str> {
+        match self {
+            Store::Redis => None,
+            Store::Memcached => Some("it needs a memcached server, which this systally does not start"),
+            Store::None => Some("it needs no server, and this systally only measures clients of one"),
+        }
+    }
 }
 
 /// One server address as a worker sees it.
@@ -145,6 +234,14 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
+    /// How it is reached.
+    pub fn transport(&self) -> Transport {
+        match self {
+            Endpoint::Tcp { .. } => Transport::Tcp,
+            Endpoint::Unix { .. } => Transport::Unix,
+        }
+    }
+
     /// ACL user and password.
     pub fn credentials(&self) -> (Option<&str>, Option<&str>) {
         match self {
@@ -232,7 +329,7 @@ pub struct Payload {
 }
 
 /// The shape of a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum PayloadKind {
     /// A string of `x`.
@@ -244,7 +341,7 @@ pub enum PayloadKind {
 }
 
 /// How a client serialises arrays and objects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Serializer {
     /// Strings as they are.
@@ -267,8 +364,9 @@ pub enum LatencyMode {
     None,
 }
 
-/// One line from a worker.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+/// One line from a worker. Written with `event` as the first key, so that a tracer can match the first
+/// bytes of the line.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Event {
     /// Connected and warmed up.
@@ -387,6 +485,63 @@ mod tests {
             password: Some("hunter2".into()),
         };
         assert_eq!(format!("{endpoint:?} {endpoint}"), "[::1]:6379 [::1]:6379");
+    }
+
+    #[test]
+    fn redaction_knows_the_form_in_json() {
+        let spec = Spec {
+            protocol: PROTOCOL,
+            worker: 0,
+            op: Op::Ping,
+            connect: Connect::Once,
+            stop: Stop::Ops(1),
+            batch: 1,
+            warmup: 0,
+            max_errors: 1,
+            forks: 0,
+            servers: vec![Endpoint::Unix {
+                path: "/s".into(),
+                user: None,
+                password: Some("a\"b\"".into()),
+            }],
+            key: Keys {
+                prefix: "st:".into(),
+                count: 1,
+                order: KeyOrder::Seq,
+                seed: 1,
+            },
+            payload: Payload {
+                kind: PayloadKind::String,
+                bytes: 4,
+                serializer: Serializer::None,
+            },
+            latency: LatencyMode::None,
+            options: BTreeMap::new(),
+        };
+        assert!(spec.holds_a_password());
+        assert_eq!(
+            spec.redact(r#"said a"b" and {"m":"a\"b\""}"#),
+            r#"said *** and {"m":"***"}"#
+        );
+    }
+
+    #[test]
+    fn event_is_the_first_key_of_every_line() {
+        let done = Event::Done(Done {
+            ops: 1,
+            asked: 1,
+            elapsed_ns: Nanos(1),
+            errors: BTreeMap::new(),
+            latency: None,
+        });
+        let fail = Event::Fail {
+            class: "spec".into(),
+            message: "no".into(),
+        };
+        for (event, start) in [(done, r#"{"event":"done","#), (fail, r#"{"event":"fail","#)] {
+            let line = serde_json::to_string(&event).unwrap();
+            assert!(line.starts_with(start), "{line}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! out of a blocking call, and dying the way a child died.
 #![allow(unsafe_code)]
 
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
 
 use nix::errno::Errno;
@@ -129,6 +129,12 @@ impl PidFd {
         let copy = Errno::result(unsafe { libc::syscall(libc::SYS_pidfd_getfd, self.0.as_raw_fd(), fd, 0) })?;
         // SAFETY: the descriptor is new and nobody else's.
         Ok(unsafe { OwnedFd::from_raw_fd(copy as i32) })
+    }
+}
+
+impl AsFd for PidFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

@@ -1,0 +1,417 @@
+//! `systally bench`: time client strategies untraced, count their system calls, check with the server.
+
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::cli::{BenchArgs, EngineChoice, LoadArgs, ServerArgs};
+use crate::engine::{self, Availability, Engine, EngineKind};
+use crate::plan::rows::{Common, Matrix, Row, rows};
+use crate::record::{PlanInfo, Record, ServerOrigin, Status, wire};
+use crate::render::{self, Format, View};
+use crate::run::interrupt::Interrupt;
+use crate::run::{Bench, Progress, RoundLength, Save, Settings};
+use crate::server::{PrivateOptions, Server, ServerChoice, ServerError, Target};
+use crate::strategy::contract::{Connect, KeyOrder, Keys};
+use crate::strategy::{Registry, ScriptSource, Strategy, program_strategies};
+
+use super::{Code, CommandError, CommandResult, WithCode, print, secrets, terminal, warn};
+
+/// What all timed rounds together take when nobody sets their length.
+const DEFAULT_TOTAL: Duration = Duration::from_secs(11);
+
+/// Keys when `-r` does not give their number; few enough to preload, many enough for shards.
+const DEFAULT_KEYS: u64 = 1_000;
+
+/// Runs the bench and prints the table.
+///
+/// # Errors
+/// Usage (unknown strategy, unusable flags), a server that cannot be reached, a record that cannot be
+/// written. What goes wrong with single strategies is in their rows and in the exit code.
+pub fn run(args: &mut BenchArgs) -> CommandResult {
+    secrets::hide(&mut args.server)?;
+    let args = &*args;
+    let format = if args.output.csv {
+        Format::Csv
+    } else {
+        args.output.format
+    };
+    let strategies = strategies(args)?;
+    let rows = rows(
+        &strategies,
+        &Matrix {
+            ops: args.load.tests.clone(),
+            pipeline: args.load.pipeline.clone(),
+            payload_bytes: args.load.data_size.clone(),
+            clients: args.load.clients.clone(),
+        },
+    );
+    if rows.is_empty() {
+        return Err(anyhow!("no strategy is left to run; `systally list` shows all")).code(Code::Usage);
+    }
+    let baseline = args
+        .baseline
+        .as_deref()
+        .map(|name| baseline(&rows, name))
+        .transpose()?;
+    let interrupt = Interrupt::install().context("cannot handle signals")?;
+    let mut server = Server::start(server_choice(&args.server)?, &interrupt).map_err(|error| {
+        let code = if matches!(error, ServerError::Interrupted { .. }) {
+            Code::Incomplete
+        } else {
+            Code::Failed
+        };
+        CommandError {
+            code,
+            error: error.into(),
+        }
+    })?;
+    let rows: Vec<Row> = if args.strategies.is_empty() && args.program.is_empty() {
+        rows.into_iter()
+            .filter(|r| server.endpoint(r.strategy.transport).is_some())
+            .collect()
+    } else {
+        rows
+    };
+    let common = common(&args.load);
+    let settings = settings(args, &rows, baseline);
+    let timing = engine::engine(EngineKind::None);
+    let counting = counting(args.engine)?;
+
+    let show = Header {
+        format,
+        quiet: args.output.quiet,
+    };
+    show.line(&format!("server: {server}"))?;
+    show.line(&header(&settings, &rows, counting))?;
+
+    let progress = Bar::new(args.output.quiet);
+    let output = args
+        .output
+        .output
+        .as_deref()
+        .filter(|path| *path != Path::new("-"));
+    let mut save =
+        output.map(|path| move |record: &Record| wire::save(record, path).map_err(anyhow::Error::from));
+    let bench = Bench {
+        rows: &rows,
+        common: &common,
+        settings: &settings,
+        server: &mut server,
+        timing,
+        counting: counting.ok_or_else(|| "--engine none was asked for".to_owned()),
+        interrupt: &interrupt,
+        progress: &progress,
+        last_seen: None,
+        save: save.as_mut().map(|save| save as &mut Save),
+    };
+    let record = bench.run()?;
+    if record
+        .server
+        .as_ref()
+        .is_some_and(|server| server.origin == ServerOrigin::External)
+        && let Err(error) = server.delete_keys(&written_keys(&common))
+    {
+        warn(&format!(
+            "systally: the keys of this run are still on the server: {error}"
+        ));
+    }
+    server.stop();
+
+    write_outputs(args, format, &record)?;
+    Ok(exit_code(&record, args.ignore_failure))
+}
+
+/// The strategies that were named, or all default ones, and the user's own program.
+fn strategies(args: &BenchArgs) -> Result<Vec<Strategy>, CommandError> {
+    let mut chosen = program_strategies(&args.program);
+    if !args.strategies.is_empty() || chosen.is_empty() {
+        let source = ScriptSource::from_env(args.clients_file.clone()).code(Code::Usage)?;
+        chosen.extend(
+            Registry::load(&source)
+                .code(Code::Usage)?
+                .select(&args.strategies)
+                .code(Code::Usage)?,
+        );
+    }
+    if let Some(keep) = args.load.keep_alive {
+        let per_op = |s: &Strategy| matches!(s.mode.connect, Connect::PerOp);
+        chosen.retain(|strategy| per_op(strategy) == (keep == 0));
+    }
+    Ok(chosen)
+}
+
+/// The row that `--baseline` names.
+fn baseline(rows: &[Row], name: &str) -> Result<usize, CommandError> {
+    rows.iter()
+        .position(|row| row.strategy.name().to_string().starts_with(name))
+        .ok_or_else(|| {
+            anyhow!(
+                "--baseline {}: no such row in this run",
+                crate::units::escape(name, 80)
+            )
+        })
+        .code(Code::Usage)
+}
+
+pub(super) fn server_choice(args: &ServerArgs) -> Result<ServerChoice, CommandError> {
+    if args.builtin_server {
+        return Ok(ServerChoice::BuiltIn {
+            options: PrivateOptions::default(),
+        });
+    }
+    let socket = match &args.socket {
+        Some(path) => Some(
+            path.to_str()
+                .map(str::to_owned)
+                .ok_or_else(|| anyhow!("--socket: the path is not valid UTF-8"))
+                .code(Code::Usage)?,
+        ),
+        None => None,
+    };
+    let target = Target {
+        host: args.host.clone(),
+        port: args.port,
+        socket,
+        uri: args.uri.clone(),
+        user: args.user.clone(),
+        password: args.pass.clone(),
+    };
+    if args.host.is_none() && args.port.is_none() && args.socket.is_none() && args.uri.is_none() {
+        return Ok(ServerChoice::Auto {
+            prefer: None,
+            options: PrivateOptions::default(),
+        });
+    }
+    Ok(ServerChoice::External(target.endpoints().code(Code::Usage)?))
+}
+
+fn common(load: &LoadArgs) -> Common {
+    let (count, order) = match load.keyspace {
+        Some(count) => (count, KeyOrder::Random),
+        None => (DEFAULT_KEYS, KeyOrder::Seq),
+    };
+    Common {
+        keys: Keys {
+            prefix: "st:".to_owned(),
+            count,
+            order,
+            seed: load.seed,
+        },
+        payload: load.payload,
+        serializer: load.serializer,
+    }
+}
+
+/// All keys that the workers may have written: values, and the counters of `incr`.
+fn written_keys(common: &Common) -> Vec<String> {
+    (0..common.keys.count)
+        .flat_map(|i| {
+            let key = common.keys.key(i);
+            [format!("n:{key}"), key]
+        })
+        .collect()
+}
+
+fn settings(args: &BenchArgs, rows: &[Row], baseline: Option<usize>) -> Settings {
+    let length = match (args.load.requests, args.duration) {
+        (Some(requests), _) => RoundLength::Ops(requests),
+        (None, Some(span)) => RoundLength::Span(span),
+        (None, None) => {
+            let rounds = rows.len() as u32 * (args.runs + args.warmup).max(1);
+            RoundLength::Span(
+                (DEFAULT_TOTAL / rounds.max(1)).clamp(Duration::from_millis(50), Duration::from_secs(1)),
+            )
+        }
+    };
+    Settings {
+        runs: args.runs,
+        warmup: args.warmup,
+        length,
+        counted_ops: args.counted_requests,
+        patience: args.timeout,
+        baseline,
+        plan: plan_info(args, length),
+    }
+}
+
+/// What the record keeps of the command line; the server's address and password are not in it.
+fn plan_info(args: &BenchArgs, length: RoundLength) -> PlanInfo {
+    fn list<T: ToString>(values: &[T]) -> String {
+        values
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(",")
+    }
+    let mut plan = BTreeMap::from([
+        ("runs".to_owned(), args.runs.to_string()),
+        ("warmup".to_owned(), args.warmup.to_string()),
+        ("clients".to_owned(), list(&args.load.clients)),
+        ("data-size".to_owned(), list(&args.load.data_size)),
+        (
+            "tests".to_owned(),
+            args.load
+                .tests
+                .iter()
+                .map(|op| op.name())
+                .collect::<Vec<_>>()
+                .join(","),
+        ),
+        ("seed".to_owned(), args.load.seed.to_string()),
+        (
+            "keyspace".to_owned(),
+            args.load.keyspace.unwrap_or(DEFAULT_KEYS).to_string(),
+        ),
+    ]);
+    match length {
+        RoundLength::Ops(total) => plan.insert("requests".to_owned(), total.to_string()),
+        RoundLength::Span(span) => plan.insert("duration".to_owned(), format!("{}ms", span.as_millis())),
+    };
+    if !args.load.pipeline.is_empty() {
+        plan.insert("pipeline".to_owned(), list(&args.load.pipeline));
+    }
+    PlanInfo { settings: plan }
+}
+
+/// The engine of the counted pass; `None` when nothing shall be counted.
+fn counting(choice: EngineChoice) -> Result<Option<&'static dyn Engine>, CommandError> {
+    let kind = match choice {
+        EngineChoice::None => return Ok(None),
+        EngineChoice::Auto | EngineChoice::Ptrace => EngineKind::Ptrace,
+    };
+    let engine = engine::engine(kind);
+    match engine.availability() {
+        Availability::Ready => Ok(Some(engine)),
+        Availability::Unavailable { why, fix } => Err(anyhow!(
+            "cannot count: {why}; {fix}, or time without counting: --engine none"
+        ))
+        .code(Code::CannotMeasure),
+    }
+}
+
+/// The second line: what is run, with the long names of the flags.
+fn header(settings: &Settings, rows: &[Row], counting: Option<&dyn Engine>) -> String {
+    let flags: Vec<String> = settings
+        .plan
+        .settings
+        .iter()
+        .map(|(name, value)| format!("--{name} {value}"))
+        .collect();
+    let engine = match counting {
+        Some(engine) => format!("counted by {}", engine.kind()),
+        None => "not counted".to_owned(),
+    };
+    format!("bench: {} rows, {}; {engine}", rows.len(), flags.join(" "))
+}
+
+/// Where the lines above the table go: standard output with a table, standard error with a form that
+/// programs read.
+struct Header {
+    format: Format,
+    quiet: bool,
+}
+
+impl Header {
+    fn line(&self, text: &str) -> io::Result<()> {
+        if self.quiet {
+            return Ok(());
+        }
+        match self.format {
+            Format::Table => print(&format!("{text}\n")),
+            Format::Markdown | Format::Csv | Format::Json => {
+                warn(text);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A progress bar on standard error when that is a terminal.
+struct Bar(ProgressBar);
+
+impl Bar {
+    fn new(quiet: bool) -> Bar {
+        let target = if quiet || !io::stderr().is_terminal() {
+            ProgressDrawTarget::hidden()
+        } else {
+            ProgressDrawTarget::stderr()
+        };
+        Bar(ProgressBar::with_draw_target(None, target))
+    }
+}
+
+impl Progress for Bar {
+    fn begin(&self, steps: u64) {
+        self.0.set_length(steps);
+        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} eta {eta} {wide_msg}") {
+            self.0.set_style(style);
+        }
+    }
+
+    fn step(&self, what: &str) {
+        self.0.set_message(what.to_owned());
+        self.0.inc(1);
+    }
+
+    fn end(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
+fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -> Result<(), CommandError> {
+    let view = View {
+        all_syscalls: args.output.all,
+        header: false,
+        ..terminal::view()
+    };
+    let to_stdout = args.output.output.as_deref() == Some(Path::new("-"));
+    let format = if to_stdout { Format::Json } else { format };
+    print(&render::render(record, format, &view)?)?;
+    for (path, format) in [
+        (&args.output.export_markdown, Format::Markdown),
+        (&args.output.export_csv, Format::Csv),
+        (&args.output.export_json, Format::Json),
+    ] {
+        let Some(path) = path else { continue };
+        let text = render::render(
+            record,
+            format,
+            &View {
+                all_syscalls: args.output.all,
+                ..View::default()
+            },
+        )?;
+        if path == Path::new("-") {
+            print(&text)?;
+        } else {
+            std::fs::write(path, text)
+                .with_context(|| format!("cannot write {}: choose another place", path.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Cut short first, then failures, then what the server did not confirm.
+fn exit_code(record: &Record, ignore_failure: bool) -> Code {
+    let any = |status: Status| record.strategies.iter().any(|row| row.status == status);
+    let failed = any(Status::Failed)
+        || record
+            .strategies
+            .iter()
+            .any(|row| row.status == Status::Ok && row.reason.is_some())
+        || record.strategies.iter().all(|row| row.status == Status::Skipped);
+    if !record.complete {
+        Code::Incomplete
+    } else if failed && !ignore_failure {
+        Code::Failed
+    } else if any(Status::Unverified) {
+        Code::Incomplete
+    } else {
+        Code::Ok
+    }
+}

@@ -1,0 +1,108 @@
+//! `systally list`: what is ready on this machine, and for what is not, why and what installs it.
+
+use std::fmt::Write;
+
+use clap::ValueEnum;
+
+use crate::cli::{ListArgs, ListWhat};
+use crate::engine::{Availability, ENGINES};
+use crate::render::Format;
+use crate::strategy::{Presence, Registry, ScriptSource};
+
+use super::{Code, CommandResult, WithCode, print};
+
+/// Prints the list.
+///
+/// # Errors
+/// A clients file that cannot be read.
+pub fn run(args: &ListArgs) -> CommandResult {
+    let wanted = |what: ListWhat| args.what.is_none_or(|only| only == what);
+    let mut text = String::new();
+    if wanted(ListWhat::Strategies) {
+        let source = ScriptSource::from_env(args.clients_file.clone()).code(Code::Usage)?;
+        strategies(&mut text, &Registry::load(&source).code(Code::Usage)?)?;
+    }
+    if wanted(ListWhat::Engines) {
+        engines(&mut text)?;
+    }
+    if wanted(ListWhat::Formats) {
+        formats(&mut text)?;
+    }
+    print(&text)?;
+    Ok(Code::Ok)
+}
+
+fn strategies(out: &mut String, registry: &Registry) -> std::fmt::Result {
+    writeln!(out, "Strategies (client/mode/transport; * runs by default)")?;
+    for client in registry.clients() {
+        match client.presence() {
+            Presence::Ready { version } if let Some(why) = client.store().out_of_reach() => {
+                writeln!(out, "  {:<18} {:<10} {why}", client.name(), version)?;
+            }
+            Presence::Ready { version } => {
+                writeln!(
+                    out,
+                    "  {:<18} {:<10} ready  {}",
+                    client.name(),
+                    version,
+                    client.description()
+                )?;
+            }
+            Presence::Missing { why, install } => {
+                writeln!(out, "  {:<18} {:<10} {why}; {install}", client.name(), "missing")?;
+            }
+        }
+        let transports: Vec<&str> = client.transports().iter().map(|t| t.name()).collect();
+        for mode in client.modes() {
+            let star = if mode.default { '*' } else { ' ' };
+            writeln!(
+                out,
+                "   {star} {:<24} {:<9} {}",
+                format!("{}/{}", client.name(), mode.name),
+                transports.join(","),
+                mode.description
+            )?;
+        }
+    }
+    writeln!(out)
+}
+
+fn engines(out: &mut String) -> std::fmt::Result {
+    writeln!(out, "Engines")?;
+    for engine in ENGINES {
+        let state = match engine.availability() {
+            Availability::Ready => "ready".to_owned(),
+            Availability::Unavailable { why, fix } => format!("not available: {why}; {fix}"),
+        };
+        let can = engine.capabilities();
+        let knows: Vec<&str> = [
+            (can.all_calls, "all calls"),
+            (can.errors, "errno"),
+            (can.time, "time in call"),
+            (can.peers, "peers"),
+            (can.phases, "phases"),
+            (can.exact, "exact"),
+        ]
+        .into_iter()
+        .filter_map(|(yes, word)| yes.then_some(word))
+        .collect();
+        let knows = if knows.is_empty() {
+            "counts nothing".to_owned()
+        } else {
+            knows.join(", ")
+        };
+        writeln!(out, "    {:<8} {state} ({knows})", engine.kind().name())?;
+    }
+    writeln!(out)
+}
+
+fn formats(out: &mut String) -> std::fmt::Result {
+    writeln!(out, "Formats")?;
+    for format in Format::value_variants() {
+        if let Some(value) = format.to_possible_value() {
+            let help = value.get_help().map(ToString::to_string).unwrap_or_default();
+            writeln!(out, "    {:<8} {help}", value.get_name())?;
+        }
+    }
+    Ok(())
+}

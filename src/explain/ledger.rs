@@ -1,0 +1,195 @@
+//! CLAIMED_NOT_SERVED, SERVED_MORE_THAN_CLAIMED: client and server disagree about the work done.
+
+use super::finding::{Doc, Finding, Rule, Severity};
+use super::row::Row;
+use crate::record::{Record, ServerOrigin};
+use crate::strategy::contract::Op;
+use crate::units::Grouped;
+
+pub(super) struct Ledger;
+
+const DOCS: &[Doc] = &[
+    Doc {
+        code: "CLAIMED_NOT_SERVED",
+        means: "The client counts operations that the server never executed: queued and not sent, or not checked.",
+        measured: "Operations the client reports in the timed rounds, against the server's own command statistics \
+                   over the same rounds.",
+        wrong_when: "Another user reset the statistics of the server (CONFIG RESETSTAT) during a round, or the client \
+                     uses another command for the operation.",
+        todo: "Make the client read and check every reply; for a pipeline, execute it. The throughput shown is not one.",
+    },
+    Doc {
+        code: "SERVED_MORE_THAN_CLAIMED",
+        means: "The server executed more operations than the client counts as done.",
+        measured: "As above, the other way round.",
+        wrong_when: "Other clients use the same server and the same commands.",
+        todo: "With time-outs: the requests were executed although the client gave them up, so retries count twice; \
+               raise the time-out or use operations that may be repeated.",
+    },
+];
+
+impl Rule for Ledger {
+    fn docs(&self) -> &'static [Doc] {
+        DOCS
+    }
+
+    fn check(&self, record: &Record) -> Vec<Finding> {
+        Row::run(record).filter_map(|row| check(&row)).collect()
+    }
+}
+
+fn check(row: &Row<'_>) -> Option<Finding> {
+    let op = <Op as clap::ValueEnum>::from_str(&row.result.axes.op, true).ok()?;
+    let timed = row.timed()?;
+    let (mut claimed, mut asked, mut served, mut failed) = (0_u64, 0_u64, 0_u64, 0_u64);
+    let mut rounds = 0_u64;
+    for round in &timed.rounds {
+        let Some(view) = round.server.known() else {
+            continue;
+        };
+        rounds += 1;
+        claimed = claimed.saturating_add(round.ops.0);
+        asked = asked.saturating_add(round.asked.0);
+        served = served.saturating_add(view.served(op.commands()));
+        failed = failed.saturating_add(
+            op.commands()
+                .iter()
+                .filter_map(|name| view.failed.get(*name))
+                .sum(),
+        );
+    }
+    let finding = |code, severity| {
+        Finding::about(row, code, severity)
+            .with("claimed_ops", claimed)
+            .with("asked_ops", asked)
+            .with("served_ops", served)
+            .with("failed_at_server", failed)
+            .with("rounds", rounds)
+    };
+    if claimed > served {
+        let saw = match served {
+            0 => "none".to_owned(),
+            served => format!("{} of {}", Grouped(served), Grouped(claimed)),
+        };
+        return Some(
+            finding("CLAIMED_NOT_SERVED", Severity::Error)
+                .with("claimed_ops_per_s", timed.ops_per_s.median.round())
+                .says(format!(
+                    "the client claims {} operations a second; the server saw {saw}",
+                    million(timed.ops_per_s.median)
+                ))
+                .try_next(
+                    "the client must send what it queues and read every reply; its figure is no throughput",
+                ),
+        );
+    }
+    if served > claimed {
+        let more = served - claimed;
+        let external = row
+            .record
+            .server
+            .as_ref()
+            .is_none_or(|server| server.origin == ServerOrigin::External);
+        let (severity, says) = if served <= asked {
+            (
+                Severity::Warning,
+                format!(
+                    "the server executed {} operations that the client counts as failed",
+                    Grouped(more)
+                ),
+            )
+        } else if external {
+            (
+                Severity::Info,
+                format!(
+                    "the server executed {} operations more than this client: others use it too, or it retried",
+                    Grouped(more)
+                ),
+            )
+        } else {
+            (
+                Severity::Warning,
+                format!(
+                    "the server executed {} operations more than the client was asked for: it retried",
+                    Grouped(more)
+                ),
+            )
+        };
+        return Some(
+            finding("SERVED_MORE_THAN_CLAIMED", severity)
+                .says(says)
+                .try_next("raise the client's time-out, or measure on a server of its own"),
+        );
+    }
+    None
+}
+
+/// A rate as people say it: `1.6 million`, `25 400`.
+fn million(rate: f64) -> String {
+    if rate >= 1e6 {
+        format!("{:.1} million", rate / 1e6)
+    } else {
+        // A rate is far below 2^53, and negative ones do not occur.
+        Grouped(rate.round().max(0.0) as u64).to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explain::testing::{codes, empty, explained, round, row, set_rounds};
+
+    #[test]
+    fn a_pipeline_that_is_never_sent() {
+        let mut record = empty();
+        let mut strategy = row("phpredis/pipeline/tcp");
+        set_rounds(
+            &mut strategy,
+            vec![round(10_000, 10_000, 0), round(10_000, 10_000, 0)],
+            1_621_555.0,
+        );
+        record.strategies.push(strategy);
+        let found = explained(&record);
+        assert_eq!(found[0].code, "CLAIMED_NOT_SERVED");
+        assert_eq!(
+            found[0].says,
+            "the client claims 1.6 million operations a second; the server saw none"
+        );
+    }
+
+    #[test]
+    fn a_retry_is_seen_by_the_server_only() {
+        let mut record = empty();
+        let mut strategy = row("phpredis/connect/tcp");
+        set_rounds(&mut strategy, vec![round(243, 2000, 762)], 243.0);
+        record.strategies.push(strategy);
+        let found = explained(&record);
+        assert_eq!(found[0].code, "SERVED_MORE_THAN_CLAIMED");
+        assert!(
+            found[0]
+                .says
+                .contains("519 operations that the client counts as failed"),
+            "{}",
+            found[0].says
+        );
+    }
+
+    #[test]
+    fn others_on_a_shared_server_are_only_noted() {
+        let mut record = empty();
+        record.server.as_mut().unwrap().origin = ServerOrigin::External;
+        let mut strategy = row("raw/persistent/tcp");
+        set_rounds(&mut strategy, vec![round(100, 100, 150)], 100.0);
+        record.strategies.push(strategy);
+        assert_eq!(explained(&record)[0].severity, Severity::Info);
+    }
+
+    #[test]
+    fn books_that_agree_are_silent() {
+        let mut record = empty();
+        let mut strategy = row("raw/persistent/tcp");
+        set_rounds(&mut strategy, vec![round(100, 100, 100)], 100.0);
+        record.strategies.push(strategy);
+        assert_eq!(codes(&record), [] as [&str; 0]);
+    }
+}

@@ -1,0 +1,260 @@
+//! A row of a record as rules look at it.
+
+use std::collections::BTreeMap;
+
+use super::evidence::Fact;
+use super::symptom::Symptom;
+use crate::record::{CallCounts, Counted, Failure, FailureKind, PhaseCounts, Record, Status};
+use crate::record::{StrategyResult, Timed, Verdict};
+use crate::units::Measured;
+
+/// Calls that wait for a descriptor.
+pub(super) const WAITS: &[&str] = &[
+    "poll",
+    "ppoll",
+    "select",
+    "pselect6",
+    "epoll_wait",
+    "epoll_pwait",
+    "epoll_pwait2",
+];
+/// Calls that receive.
+pub(super) const RECEIVES: &[&str] = &["recvfrom", "recv", "recvmsg", "read", "readv"];
+
+/// How a strategy uses connections, from its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// A connection per operation is what it is meant to show.
+    Connect,
+    /// One connection is kept.
+    Kept,
+    /// No such name (a counted program, an import).
+    Unknown,
+}
+
+/// A row together with the record it stands in.
+#[derive(Clone, Copy)]
+pub(super) struct Row<'a> {
+    pub(super) record: &'a Record,
+    pub(super) result: &'a StrategyResult,
+}
+
+impl<'a> Row<'a> {
+    /// The rows that were run.
+    pub(super) fn run(record: &'a Record) -> impl Iterator<Item = Row<'a>> {
+        record
+            .strategies
+            .iter()
+            .filter(|result| result.status != Status::Skipped)
+            .map(move |result| Row { record, result })
+    }
+
+    pub(super) fn name(&self) -> &'a str {
+        &self.result.name
+    }
+
+    pub(super) fn timed(&self) -> Option<&'a Timed> {
+        self.result.timed.known()
+    }
+
+    pub(super) fn counted(&self) -> Option<&'a Counted> {
+        self.result.counted.known()
+    }
+
+    pub(super) fn failure(&self) -> Option<&'a Failure> {
+        self.result.failure.as_ref()
+    }
+
+    pub(super) fn failed_by(&self, kind: FailureKind) -> Option<&'a Failure> {
+        self.failure().filter(|failure| failure.kind == kind)
+    }
+
+    /// Whether the server was seen dying in this run: what is refused after that has its cause.
+    pub(super) fn server_died(&self) -> bool {
+        self.record
+            .strategies
+            .iter()
+            .filter_map(|result| result.failure.as_ref())
+            .any(|failure| failure.kind == FailureKind::ServerDied)
+    }
+
+    /// A reading taken when the row failed.
+    pub(super) fn fact(&self, fact: Fact) -> Option<&'a str> {
+        self.failure()?.facts.get(fact.key()).map(String::as_str)
+    }
+
+    pub(super) fn number(&self, fact: Fact) -> Option<u64> {
+        self.fact(fact)?.parse().ok()
+    }
+
+    pub(super) fn yes(&self, fact: Fact) -> Option<bool> {
+        self.fact(fact).map(|text| text == "yes")
+    }
+
+    pub(super) fn mode(&self) -> Mode {
+        match self.name().split('/').nth(1) {
+            Some("connect") => Mode::Connect,
+            Some(_) => Mode::Kept,
+            None => Mode::Unknown,
+        }
+    }
+
+    /// Whether it goes over a UNIX socket; `None` when nothing tells (an import).
+    pub(super) fn is_unix(&self) -> Option<bool> {
+        match self.result.axes.transport.as_str() {
+            "unix" => Some(true),
+            "tcp" => Some(false),
+            _ => {
+                let peers = self
+                    .all_phases()
+                    .filter_map(|phase| phase.syscalls.get("connect"));
+                let mut names = peers.flat_map(|call| call.peers.keys());
+                names.next().map(|name| name.starts_with("unix:"))
+            }
+        }
+    }
+
+    /// The address it was to reach.
+    pub(super) fn endpoint(&self) -> &'a str {
+        let of_failure = self.failure().map(|failure| failure.endpoint.as_str());
+        of_failure
+            .filter(|endpoint| !endpoint.is_empty())
+            .unwrap_or_else(|| {
+                let addresses = self
+                    .record
+                    .server
+                    .as_ref()
+                    .map(|server| server.addresses.as_slice());
+                let unix = self.is_unix().unwrap_or(false);
+                addresses
+                    .unwrap_or_default()
+                    .iter()
+                    .find(|address| address.starts_with("unix:") == unix)
+                    .map_or("the server", String::as_str)
+            })
+    }
+
+    fn all_phases(&self) -> impl Iterator<Item = &'a PhaseCounts> {
+        self.counted().into_iter().flat_map(|counted| {
+            [
+                &counted.phases.startup,
+                &counted.phases.run_loop,
+                &counted.phases.shutdown,
+            ]
+        })
+    }
+
+    /// Failed operations by what the client's words mean, with one of its texts each.
+    pub(super) fn symptoms(&self) -> BTreeMap<Symptom, Seen> {
+        let mut out: BTreeMap<Symptom, Seen> = BTreeMap::new();
+        let mut add = |text: &str, count: u64| {
+            let seen = out.entry(Symptom::of(text)).or_insert_with(|| Seen {
+                count: 0,
+                text: text.to_owned(),
+            });
+            seen.count = seen.count.saturating_add(count);
+        };
+        for round in self.timed().into_iter().flat_map(|timed| &timed.rounds) {
+            round.errors.iter().for_each(|(text, count)| add(text, *count));
+        }
+        if let Some(counted) = self.counted() {
+            counted
+                .client_errors
+                .iter()
+                .for_each(|(text, count)| add(text, *count));
+        }
+        if let Some(failure) = self.failure() {
+            let symptom = match &failure.errno {
+                Some(errno) => Symptom::of_errno(errno),
+                None => Symptom::of(&failure.message),
+            };
+            // The first failed operation is already counted when the worker's own errors have it.
+            out.entry(symptom).or_insert_with(|| Seen {
+                count: 1,
+                text: failure.message.clone(),
+            });
+        }
+        out
+    }
+
+    /// How often a symptom was met: in the client's words, or as the errno of one of these calls.
+    pub(super) fn met(&self, symptom: Symptom, calls: &[&str]) -> Option<Seen> {
+        let said = self.symptoms().remove(&symptom);
+        let counted = symptom.errno().map_or(0, |errno| self.kernel(calls, errno));
+        match said {
+            Some(seen) => Some(Seen {
+                count: seen.count.max(counted),
+                ..seen
+            }),
+            None if counted > 0 => Some(Seen {
+                count: counted,
+                text: format!(
+                    "{} {}",
+                    calls.first().unwrap_or(&""),
+                    symptom.errno().unwrap_or("")
+                ),
+            }),
+            None => None,
+        }
+    }
+
+    /// How often one of these calls failed with an errno in the counted pass, all phases.
+    pub(super) fn kernel(&self, calls: &[&str], errno: &str) -> u64 {
+        self.all_phases()
+            .flat_map(|phase| calls.iter().filter_map(|call| phase.syscalls.get(*call)))
+            .filter_map(|call| call.errors.known()?.get(errno))
+            .sum()
+    }
+
+    /// One number over these calls in the measured window, per operation; `None` when the operations are
+    /// not known.
+    pub(super) fn per_op(&self, calls: &[&str], of: impl Fn(&CallCounts) -> u64) -> Option<f64> {
+        let counted = self.counted()?;
+        let sum = calls
+            .iter()
+            .filter_map(|call| counted.phases.run_loop.syscalls.get(*call))
+            .map(of)
+            .sum();
+        counted.ops?.per_op(sum)
+    }
+
+    /// Operations asked for, over all rounds and the counted pass.
+    pub(super) fn lost_share(&self) -> Option<f64> {
+        let rounds = &self.timed()?.rounds;
+        let asked: u64 = rounds.iter().map(|round| round.asked.0).sum();
+        let done: u64 = rounds.iter().map(|round| round.ops.0).sum();
+        (asked > 0).then(|| asked.saturating_sub(done) as f64 / asked as f64)
+    }
+
+    /// Usual suspects that were read and are fine, but for the one in question.
+    pub(super) fn cleared(&self, except: &[&str]) -> Vec<String> {
+        self.record
+            .limits
+            .iter()
+            .filter(|reading| reading.verdict == Verdict::Ok && !except.contains(&reading.id.as_str()))
+            .filter_map(|reading| {
+                let (demand, capacity) = (reading.demand.known()?, reading.capacity.known()?);
+                Some(format!("{}: needs {demand} of {capacity}", reading.id))
+            })
+            .collect()
+    }
+}
+
+/// A symptom met.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// How often.
+    pub(super) count: u64,
+    /// One text of it.
+    pub(super) text: String,
+}
+
+/// Two decimals, for evidence.
+pub(super) fn round2(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}
+
+/// A known value of a measurement by value.
+pub(super) fn known(value: &Measured<f64>) -> Option<f64> {
+    value.known().copied()
+}

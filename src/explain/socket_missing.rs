@@ -1,0 +1,70 @@
+//! SOCKET_MISSING: the path of the UNIX socket does not exist.
+
+use super::evidence::Fact;
+use super::finding::{Doc, Finding, Rule, Severity};
+use super::row::Row;
+use super::symptom::Symptom;
+use crate::record::Record;
+
+pub(super) struct SocketMissing;
+
+const DOCS: &[Doc] = &[Doc {
+    code: "SOCKET_MISSING",
+    means: "There is no file at the path of the UNIX socket.",
+    measured: "ENOENT in the client's words or from connect(), for a strategy over a UNIX socket; the path is \
+               looked at again at that moment.",
+    wrong_when: "The client runs in another file system (a container, a chroot) and sees another path.",
+    todo: "Look at `unixsocket` in the server's configuration (it is off by default) and mount its folder where \
+           the client runs.",
+}];
+
+impl Rule for SocketMissing {
+    fn docs(&self) -> &'static [Doc] {
+        DOCS
+    }
+
+    fn check(&self, record: &Record) -> Vec<Finding> {
+        Row::run(record).filter_map(|row| check(&row)).collect()
+    }
+}
+
+fn check(row: &Row<'_>) -> Option<Finding> {
+    if row.is_unix() != Some(true) {
+        return None;
+    }
+    let seen = row.met(Symptom::NoSuchFile, &["connect"])?;
+    let endpoint = row.endpoint();
+    let says = match row.yes(Fact::SocketExists) {
+        Some(true) => format!("{endpoint} did not exist when the client connected; it does now"),
+        Some(false) | None => format!("{endpoint} does not exist"),
+    };
+    Some(
+        Finding::about(row, "SOCKET_MISSING", Severity::Error)
+            .with("failed", seen.count)
+            .with("client_says", seen.text)
+            .with_known("path_exists", row.fact(Fact::SocketExists))
+            .says(says)
+            .try_next("redis-cli CONFIG GET unixsocket says where it is; then give that path with -s"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explain::testing::{codes, failed, with_fact};
+
+    #[test]
+    fn a_path_that_is_not_there() {
+        let record = failed("phpredis/persistent/unix", "connect", "No such file or directory");
+        assert_eq!(
+            codes(&with_fact(record, Fact::SocketExists, "no")),
+            ["SOCKET_MISSING"]
+        );
+    }
+
+    #[test]
+    fn a_missing_file_of_a_tcp_client_is_another_matter() {
+        let record = failed("phpredis/persistent/tcp", "config", "No such file or directory");
+        assert_eq!(codes(&record), ["UNEXPLAINED"]);
+    }
+}

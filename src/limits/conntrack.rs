@@ -1,0 +1,136 @@
+//! `nf_conntrack_max`: connections that the packet filter follows, closed ones for two more minutes. Only
+//! where a rule uses it; then also on loopback.
+
+use super::reading::Reading;
+use super::{Limit, Load};
+use crate::proc::{Root, sysctl};
+use crate::record::{LimitReading, Verdict};
+
+pub(super) struct Conntrack;
+
+impl Limit for Conntrack {
+    fn id(&self) -> &'static str {
+        "conntrack"
+    }
+
+    fn title(&self) -> &'static str {
+        "nf_conntrack_max"
+    }
+
+    fn check(&self, root: &Root, load: &Load) -> LimitReading {
+        let reading = Reading::of(
+            self.id(),
+            "client's netns",
+            "/proc/sys/net/netfilter/nf_conntrack_max, nf_conntrack_count",
+        );
+        if !load.tcp {
+            return reading.not_applicable("UNIX sockets are not followed");
+        }
+        let read = |name| sysctl::integer(root, &format!("net.netfilter.{name}"));
+        let count = match read("nf_conntrack_count") {
+            Ok(count) => count,
+            Err(e) if e.is_absent() && sysctl::integer(root, "net.core.somaxconn").is_ok() => {
+                return reading.not_applicable("connection tracking is not loaded");
+            }
+            Err(e) => return reading.unknown(e.to_string()),
+        };
+        let (max, hold) = match (
+            read("nf_conntrack_max"),
+            read("nf_conntrack_tcp_timeout_time_wait"),
+        ) {
+            (Ok(max), Ok(hold)) => (max, hold),
+            (Err(e), _) | (_, Err(e)) => return reading.unknown(e.to_string()),
+        };
+        let reading = reading.capacity(max);
+        let open = load.open();
+        let rate = match (load.connect_per_op, load.connects_per_second) {
+            (false, _) => 0,
+            (true, Some(rate)) => rate,
+            (true, None) if count.saturating_add(open) > max => 0,
+            (true, None) => {
+                return reading.unknown(format!(
+                    "how many connections a second the clients make is not known; {} a second can last",
+                    max.saturating_sub(count) / hold.max(1)
+                ));
+            }
+        };
+        let demand = count
+            .saturating_add(open)
+            .saturating_add(rate.saturating_mul(hold));
+        let reading = reading
+            .demand(demand, format!("{count} followed now + {open} open + {rate} connects/s x {hold} s"))
+            .fix(
+                format!("sysctl -w net.netfilter.nf_conntrack_max={demand} on the host"),
+                format!("net.netfilter.nf_conntrack_max = {demand} in /etc/sysctl.d; or a notrack rule for the port"),
+                "read-only in a container: set it on the host",
+            );
+        if count == 0 && demand > max {
+            return reading.unknown(
+                "nothing is followed at this moment, so perhaps no rule uses connection tracking; if one does, this \
+                 load does not fit and connects stall",
+            );
+        }
+        reading.decide(|verdict| match verdict {
+            Verdict::Fail => {
+                "SYNs are dropped in the client: connects stall and time out as with a full accept queue, \
+                 while ListenOverflows stays 0"
+                    .to_owned()
+            }
+            Verdict::Warn | Verdict::Ok | Verdict::Unknown | Verdict::NotApplicable => {
+                format!("{demand} of {max} followed connections")
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proc::testing::Tree;
+
+    fn tree(count: u64) -> Tree {
+        Tree::defaults()
+            .with("proc/sys/net/netfilter/nf_conntrack_count", format!("{count}\n"))
+            .with("proc/sys/net/netfilter/nf_conntrack_max", "262144\n")
+            .with(
+                "proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait",
+                "120\n",
+            )
+    }
+
+    fn load(rate: u64) -> Load {
+        Load {
+            processes: 100,
+            connect_per_op: true,
+            connects_per_second: Some(rate),
+            ..Load::default()
+        }
+    }
+
+    #[test]
+    fn closed_connections_are_followed_for_two_minutes() {
+        let reading = Conntrack.check(&tree(500).root(), &load(3000));
+        assert_eq!(reading.demand.known(), Some(&(500 + 100 + 360_000)));
+        assert_eq!(reading.verdict, Verdict::Fail);
+        assert_eq!(
+            Conntrack.check(&tree(500).root(), &load(1000)).verdict,
+            Verdict::Ok
+        );
+    }
+
+    #[test]
+    fn not_loaded_or_not_used() {
+        assert_eq!(
+            Conntrack.check(&Tree::defaults().root(), &load(3000)).verdict,
+            Verdict::NotApplicable
+        );
+        assert_eq!(
+            Conntrack.check(&tree(0).root(), &load(3000)).verdict,
+            Verdict::Unknown
+        );
+        assert_eq!(
+            Conntrack.check(&Tree::new().root(), &load(3000)).verdict,
+            Verdict::Unknown
+        );
+    }
+}

@@ -1,0 +1,135 @@
+//! `maxclients` of Redis. With a connection per operation it must hold twice the clients: the server still
+//! counts the connection just closed when the next one comes.
+
+use super::facts::{REDIS_RESERVED_FDS, ServerKind};
+use super::reading::Reading;
+use super::{Limit, Load};
+use crate::proc::Root;
+use crate::record::{LimitReading, Verdict};
+
+pub(super) struct Maxclients;
+
+impl Limit for Maxclients {
+    fn id(&self) -> &'static str {
+        "maxclients"
+    }
+
+    fn title(&self) -> &'static str {
+        "maxclients"
+    }
+
+    fn headline(&self) -> bool {
+        true
+    }
+
+    fn check(&self, _root: &Root, load: &Load) -> LimitReading {
+        let reading = Reading::of(self.id(), "server", "CONFIG GET maxclients, or INFO clients");
+        match load.server.kind {
+            ServerKind::Redis => {}
+            ServerKind::Memcached => return reading.not_applicable("a setting of Redis"),
+            ServerKind::Other => return reading.unknown("the server is of an unknown kind"),
+        }
+        let counted = load.counted_by_server();
+        let present = load.server.connected_clients;
+        let demand = counted.saturating_add(present.unwrap_or(0));
+        let term = match (load.connect_per_op, load.server_closes_first) {
+            (true, false) => format!("2 x {} clients (one just closed, one new)", load.processes),
+            (true, true) => format!("{} clients", load.processes),
+            (false, _) => format!(
+                "{} x {} connections",
+                load.processes, load.connections_per_process
+            ),
+        };
+        let reading = reading.demand(demand, format!("{term} + {} connected now", present.unwrap_or(0)));
+        let Some(maxclients) = load.server.maxclients else {
+            return reading.unknown("the server does not tell its maxclients");
+        };
+        let wanted = demand.saturating_add(REDIS_RESERVED_FDS);
+        let lowered = load.server.lowered_by_ulimit();
+        let mut now = if lowered {
+            format!(
+                "LimitNOFILE / ulimit -n >= {demand}+{REDIS_RESERVED_FDS} for redis-server and a restart, then maxclients \
+                 {demand}; its ulimit lowered it to {maxclients}"
+            )
+        } else {
+            format!("CONFIG SET maxclients {demand} (needs ulimit -n of {wanted})")
+        };
+        if load.connect_per_op && !load.server_closes_first {
+            now.push_str("; or QUIT before close: demand falls to N+1");
+        }
+        reading
+            .capacity(maxclients)
+            .fix(
+                now,
+                format!("maxclients {demand} in redis.conf, LimitNOFILE={wanted} in its unit"),
+                format!("docker run --ulimit nofile={wanted}, and maxclients {demand} in the configuration"),
+            )
+            .decide(|verdict| match verdict {
+                Verdict::Fail => {
+                    "-ERR reply then close; phpredis returns false and reports nothing, redis-rs sees a reset"
+                        .to_owned()
+                }
+                Verdict::Warn | Verdict::Ok | Verdict::Unknown | Verdict::NotApplicable => {
+                    format!("{demand} of {maxclients} clients")
+                }
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::ServerFacts;
+    use crate::proc::process::Rlimit;
+    use crate::proc::testing::Tree;
+
+    fn load(maxclients: u64) -> Load {
+        Load {
+            processes: 1000,
+            connect_per_op: true,
+            server: ServerFacts {
+                maxclients: Some(maxclients),
+                connected_clients: Some(1),
+                nofile: Some(Rlimit {
+                    soft: Some(1024),
+                    hard: Some(1024),
+                }),
+                ..ServerFacts::default()
+            },
+            ..Load::default()
+        }
+    }
+
+    #[test]
+    fn a_connection_per_operation_needs_twice_the_clients() {
+        let root = Tree::new().root();
+        let reading = Maxclients.check(&root, &load(10_000));
+        assert_eq!(
+            (reading.demand.known(), reading.verdict),
+            (Some(&2001), Verdict::Ok)
+        );
+        let quits = Load {
+            server_closes_first: true,
+            ..load(10_000)
+        };
+        assert_eq!(Maxclients.check(&root, &quits).demand.known(), Some(&1001));
+    }
+
+    #[test]
+    fn a_limit_lowered_by_ulimit_is_raised_there_first() {
+        let reading = Maxclients.check(&Tree::new().root(), &load(992));
+        assert_eq!(reading.verdict, Verdict::Fail);
+        assert!(
+            reading
+                .effect
+                .starts_with("-ERR reply then close; phpredis returns false")
+        );
+        for words in [
+            "LimitNOFILE / ulimit -n >= 2001+32 for redis-server",
+            "maxclients",
+            "or QUIT before close: demand falls to N+1",
+        ] {
+            assert!(reading.fix.now.contains(words), "{words}: {}", reading.fix.now);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The rows of a run: strategies times operations, pipeline depths, payload sizes and client counts.
+
+use crate::record::Axes;
+use crate::strategy::contract::{Keys, LatencyMode, Op, Payload, PayloadKind, Serializer, Stop};
+use crate::strategy::{Strategy, Work};
+
+/// Operations per batch in pipeline modes when nobody says otherwise.
+pub const DEFAULT_PIPELINE: u32 = 16;
+
+/// Operations that a worker makes before `ready`, so that lazy connects, autoloading and arenas are
+/// behind it when the window opens.
+const WARMUP_OPS: u32 = 20;
+
+/// Failed operations after which a worker gives up its round.
+const MAX_ERRORS: u64 = 10_000;
+
+/// The axes of a matrix, each with one value or more.
+#[derive(Debug, Clone)]
+pub struct Matrix {
+    /// Operations.
+    pub ops: Vec<Op>,
+    /// Depths that were asked for; empty for the default of each mode.
+    pub pipeline: Vec<u32>,
+    /// Payload sizes in bytes.
+    pub payload_bytes: Vec<u64>,
+    /// Worker processes at once.
+    pub clients: Vec<u32>,
+}
+
+/// What all rows share.
+#[derive(Debug, Clone)]
+pub struct Common {
+    /// The key space.
+    pub keys: Keys,
+    /// The shape of values.
+    pub payload: PayloadKind,
+    /// How clients serialise them.
+    pub serializer: Serializer,
+}
+
+/// One row: a strategy and one value of every axis.
+#[derive(Debug, Clone)]
+pub struct Row {
+    /// The client, mode and transport.
+    pub strategy: Strategy,
+    /// The operation.
+    pub op: Op,
+    /// Operations per batch.
+    pub batch: u32,
+    /// Payload size in bytes.
+    pub payload_bytes: u64,
+    /// Worker processes at once.
+    pub clients: u32,
+}
+
+impl Row {
+    /// The axes as the record keeps them.
+    pub fn axes(&self) -> Axes {
+        Axes {
+            op: self.op.name().to_owned(),
+            transport: self.strategy.transport.name().to_owned(),
+            pipeline: self.batch,
+            payload_bytes: self.payload_bytes,
+            clients: self.clients,
+        }
+    }
+
+    /// What each worker of the row is asked to do.
+    pub fn work(&self, common: &Common, stop: Stop) -> Work {
+        Work {
+            op: self.op,
+            stop,
+            batch: self.batch,
+            keys: common.keys.clone(),
+            payload: Payload {
+                kind: common.payload,
+                bytes: self.payload_bytes,
+                serializer: common.serializer,
+            },
+            warmup: WARMUP_OPS,
+            max_errors: MAX_ERRORS,
+            latency: LatencyMode::Hist,
+        }
+    }
+}
+
+/// Every combination. Rows of one strategy stand together; an axis that a strategy's mode does not have
+/// (a pipeline depth where nothing is pipelined) does not multiply its rows.
+pub fn rows(strategies: &[Strategy], matrix: &Matrix) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for strategy in strategies {
+        let mut strategy = strategy.clone();
+        strategy.mode.pipeline |= strategy.mode.depth_when_asked && !matrix.pipeline.is_empty();
+        let batches = match (strategy.mode.pipeline, matrix.pipeline.as_slice()) {
+            (false, _) => &[1],
+            (true, []) => &[DEFAULT_PIPELINE],
+            (true, depths) => depths,
+        };
+        for op in &matrix.ops {
+            for batch in batches {
+                for payload_bytes in &matrix.payload_bytes {
+                    for clients in &matrix.clients {
+                        rows.push(Row {
+                            strategy: strategy.clone(),
+                            op: *op,
+                            batch: *batch,
+                            payload_bytes: *payload_bytes,
+                            clients: *clients,
+                        });
+                    }
+                }
+            }
+        }
+    }
+    rows
+}
+
+/// The share of worker number `worker` when `total` operations are dealt over `clients`.
+pub fn share(total: u64, clients: u32, worker: u32) -> u64 {
+    let (clients, worker) = (u64::from(clients.max(1)), u64::from(worker));
+    total / clients + u64::from(worker < total % clients)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_add_up_to_the_total() {
+        for (total, clients) in [(10, 3), (1, 1), (100, 7), (3, 3)] {
+            let sum: u64 = (0..clients).map(|w| share(total, clients, w)).sum();
+            assert_eq!(sum, total);
+        }
+        assert_eq!(share(10, 3, 0), 4);
+        assert_eq!(share(10, 3, 2), 3);
+    }
+}

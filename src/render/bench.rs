@@ -1,0 +1,336 @@
+//! The table of a bench: a row for each strategy, what it reached untraced beside what it asked of the
+//! kernel for each completed operation.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::model::{Cell, Column, Group, Notes, Table};
+use super::number::Style;
+use super::{View, failures, shown};
+use crate::record::{Counted, Record, Status, StrategyResult, Timed};
+use crate::units::Measured;
+
+/// The calls that every client of a server is compared by: they have a column even where nobody makes them.
+const ALWAYS: [&str; 4] = ["sendto", "recvfrom", "poll", "setsockopt"];
+
+/// Other calls have a column when some row makes more of them than this per operation.
+const MATTERS_PER_OP: f64 = 0.05;
+
+/// A column and what fills it.
+struct Source<'a> {
+    column: Column,
+    fill: Fill<'a>,
+}
+
+/// What makes the cell of a row.
+type Fill<'a> = Box<dyn Fn(&StrategyResult, &mut Notes) -> Cell + 'a>;
+
+impl<'a> Source<'a> {
+    fn new(column: Column, fill: impl Fn(&StrategyResult, &mut Notes) -> Cell + 'a) -> Source<'a> {
+        Source {
+            column,
+            fill: Box::new(fill),
+        }
+    }
+
+    /// A column of what was timed.
+    fn timed(title: &str, unit: &str, fill: impl Fn(&Timed, &mut Notes) -> Value + 'a) -> Source<'a> {
+        Source::new(Column::number(title, unit, Group::Speed), move |row, notes| {
+            cell(row, &row.timed, notes, &fill)
+        })
+    }
+
+    /// A column of what was counted.
+    fn counted(
+        title: &str,
+        unit: &str,
+        group: Group,
+        fill: impl Fn(&Counted, &mut Notes) -> Value + 'a,
+    ) -> Source<'a> {
+        Source::new(Column::number(title, unit, group), move |row, notes| {
+            cell(row, &row.counted, notes, &fill)
+        })
+    }
+}
+
+/// A cell's value or the reason why there is none.
+type Value = Measured<Cell>;
+
+/// The cell of a row for something that is known only when `whole` is.
+fn cell<T>(
+    row: &StrategyResult,
+    whole: &Measured<T>,
+    notes: &mut Notes,
+    fill: impl Fn(&T, &mut Notes) -> Value,
+) -> Cell {
+    let value = match whole {
+        Measured::Known(known) => fill(known, notes),
+        Measured::NotMeasured(reason) => Measured::NotMeasured(reason.clone()),
+    };
+    match value {
+        Measured::Known(cell) => cell,
+        Measured::NotMeasured(reason) => missing(row, &reason, notes),
+    }
+}
+
+/// A dash. The name of the row says why already when it was skipped, or when the reason is the same.
+fn missing(row: &StrategyResult, reason: &str, notes: &mut Notes) -> Cell {
+    if row.status == Status::Skipped || row.reason.as_deref() == Some(reason) {
+        return Cell::Missing(None);
+    }
+    Cell::Missing(Some(notes.number(reason)))
+}
+
+pub(super) fn tables(record: &Record, view: &View, notes: &mut Notes) -> (Vec<Table>, Vec<String>) {
+    let rows = &record.strategies;
+    if rows.is_empty() {
+        return (Vec::new(), vec!["No strategy was run.".to_owned()]);
+    }
+    let calls = Calls::choose(rows, view.all_syscalls);
+    let sources = sources(rows, &calls, view);
+    let mut table = Table {
+        columns: sources.iter().map(|source| source.column.clone()).collect(),
+        ..Table::default()
+    };
+    for row in rows {
+        let cells = sources.iter().map(|source| (source.fill)(row, notes));
+        table.rows.push(cells.collect());
+    }
+    (vec![table], remarks(rows, &calls, notes))
+}
+
+fn sources<'a>(rows: &'a [StrategyResult], calls: &'a Calls, view: &View) -> Vec<Source<'a>> {
+    let mut sources = vec![Source::new(Column::text("strategy", Group::Key), |row, notes| {
+        name(row, rows, notes)
+    })];
+    if rows.iter().any(|row| row.timed.known().is_some()) {
+        sources.extend(speed(rows));
+    }
+    if rows.iter().any(|row| row.counted.known().is_some()) {
+        sources.extend(work(view));
+        for call in &calls.shown {
+            let title = shown(call);
+            sources.push(Source::counted(&title, "/op", Group::Calls, move |counted, _| {
+                calls_per_op(counted, call)
+            }));
+        }
+    }
+    if rows.iter().any(failures::any) {
+        let all = view.all_syscalls;
+        sources.push(Source::new(
+            Column::text("errors", Group::Errors),
+            move |row, notes| errors(row, all, notes),
+        ));
+    }
+    sources
+}
+
+fn speed<'a>(rows: &[StrategyResult]) -> Vec<Source<'a>> {
+    let mut sources = Vec::new();
+    let batches: BTreeSet<u32> = rows.iter().map(|row| row.axes.pipeline).collect();
+    if batches.len() > 1 {
+        sources.push(Source::new(
+            Column::number("batch", "ops", Group::Speed),
+            |row, _| Cell::number(f64::from(row.axes.pipeline), Style::Whole),
+        ));
+    }
+    sources.push(Source::timed("op/s", "median", |timed, _| {
+        Measured::Known(Cell::number(timed.ops_per_s.median, Style::Rate))
+    }));
+    sources.push(Source::timed("±95%", "", |timed, _| {
+        let error = timed.ops_per_s.relative_error();
+        Measured::from_option(error, "the median is zero, so the interval is no share of it")
+            .map(|error| Cell::number(error, Style::Percent))
+    }));
+    sources.push(Source::timed("vs base", "ratio", |timed, _| {
+        timed.vs_baseline.clone().map(Cell::Spread)
+    }));
+    for (title, pick) in [
+        (
+            "p50",
+            (|l| l.p50) as fn(&crate::record::Latency) -> crate::units::Nanos,
+        ),
+        ("p99", |l| l.p99),
+    ] {
+        sources.push(Source::timed(title, "µs", move |timed, _| {
+            let picked = timed.latency.known().map(pick);
+            let reason = timed.latency.reason().unwrap_or_default();
+            Measured::from_option(picked, reason).map(|ns| Cell::number(ns.0 as f64, Style::Micros))
+        }));
+    }
+    sources
+}
+
+fn work<'a>(view: &View) -> Vec<Source<'a>> {
+    let ratio = |title: &str, unit: &str, style, pick: fn(&Counted) -> &Measured<f64>| {
+        Source::counted(title, unit, Group::Work, move |counted, _| {
+            pick(counted).clone().map(|value| Cell::number(value, style))
+        })
+    };
+    let mut sources = vec![
+        Source::counted("calls", "/op", Group::Work, |counted, _| {
+            per_op(counted, counted.phases.run_loop.total())
+        }),
+        ratio("conns", "/op", Style::PerOp, |c| &c.connects_per_op),
+        ratio("trips", "/op", Style::PerOp, |c| &c.round_trips_per_op),
+    ];
+    if view.all_syscalls {
+        sources.push(ratio("sends", "/batch", Style::PerOp, |c| &c.sends_per_batch));
+    }
+    sources.push(ratio("calls", "×floor", Style::Factor, |c| &c.floor_ratio));
+    sources.push(ratio("slowdown", "×", Style::Factor, |c| &c.slowdown));
+    sources
+}
+
+/// The name of a row. Where several rows share one, the axes that tell them apart stand behind it.
+fn name(row: &StrategyResult, rows: &[StrategyResult], notes: &mut Notes) -> Cell {
+    let mut name = shown(&row.name);
+    let same: Vec<&StrategyResult> = rows.iter().filter(|other| other.name == row.name).collect();
+    let axes = &row.axes;
+    let differ = |pick: fn(&StrategyResult) -> u64| same.iter().any(|other| pick(other) != pick(row));
+    if same.iter().any(|other| other.axes.op != axes.op) {
+        name.push_str(&format!(" {}", shown(&axes.op)));
+    }
+    if differ(|r| u64::from(r.axes.pipeline)) {
+        name.push_str(&format!(" pipeline={}", axes.pipeline));
+    }
+    if differ(|r| r.axes.payload_bytes) {
+        name.push_str(&format!(" payload={}B", axes.payload_bytes));
+    }
+    if differ(|r| u64::from(r.axes.clients)) {
+        name.push_str(&format!(" clients={}", axes.clients));
+    }
+    let ended = match row.status {
+        Status::Ok => None,
+        Status::Failed | Status::Skipped | Status::Unverified => {
+            let note = row.reason.as_deref().map(|reason| notes.number(reason));
+            Some((row.status, note))
+        }
+    };
+    Cell::Name { name, ended }
+}
+
+fn per_op(counted: &Counted, calls: u64) -> Value {
+    let rate = counted.ops.and_then(|ops| ops.per_op(calls));
+    Measured::from_option(rate, "no operation was completed in the counted pass")
+        .map(|rate| Cell::number(rate, Style::PerOp))
+}
+
+fn calls_per_op(counted: &Counted, name: &str) -> Value {
+    let counts = counted.phases.run_loop.syscalls.get(name);
+    per_op(counted, counts.map_or(0, |counts| counts.calls))
+}
+
+/// Which calls have a column.
+struct Calls {
+    shown: Vec<String>,
+    /// Those that occur and have none.
+    left_out: Vec<String>,
+}
+
+impl Calls {
+    fn choose(rows: &[StrategyResult], all: bool) -> Calls {
+        // The highest rate of any row, by name.
+        let mut highest: BTreeMap<&str, f64> = BTreeMap::new();
+        for counted in rows.iter().filter_map(|row| row.counted.known()) {
+            for (name, counts) in &counted.phases.run_loop.syscalls {
+                let rate = counted.ops.and_then(|ops| ops.per_op(counts.calls));
+                let known = highest.entry(name).or_default();
+                *known = known.max(rate.unwrap_or_default());
+            }
+        }
+        let mut others: Vec<(&str, f64)> = highest
+            .into_iter()
+            .filter(|(name, _)| !ALWAYS.contains(name))
+            .collect();
+        others.sort_by(|(a, rate_a), (b, rate_b)| rate_b.total_cmp(rate_a).then(a.cmp(b)));
+        let (shown, left_out): (Vec<_>, Vec<_>) = others
+            .into_iter()
+            .partition(|(_, rate)| all || *rate > MATTERS_PER_OP);
+        let names = |list: Vec<(&str, f64)>| list.into_iter().map(|(name, _)| name.to_owned()).collect();
+        let mut left_out: Vec<String> = names(left_out);
+        left_out.sort();
+        Calls {
+            shown: ALWAYS
+                .iter()
+                .map(|name| (*name).to_owned())
+                .chain::<Vec<String>>(names(shown))
+                .collect(),
+            left_out,
+        }
+    }
+}
+
+fn errors(row: &StrategyResult, all: bool, notes: &mut Notes) -> Cell {
+    if failures::any(row) {
+        return Cell::Text(failures::in_words(row, all));
+    }
+    match failures::untold(row) {
+        Some(reason) => missing(row, reason, notes),
+        None => Cell::Nothing,
+    }
+}
+
+/// How to read the table, what was left out of it, and why a part of it is not there.
+fn remarks(rows: &[StrategyResult], calls: &Calls, notes: &mut Notes) -> Vec<String> {
+    let mut remarks = Vec::new();
+    let timed: Vec<&Timed> = rows.iter().filter_map(|row| row.timed.known()).collect();
+    let counted: Vec<&Counted> = rows.iter().filter_map(|row| row.counted.known()).collect();
+    if let Some(rounds) = timed.iter().map(|timed| timed.rounds.len()).max() {
+        let mut line = format!(
+            "op/s is the median of {rounds} untraced {}; ±95% reaches to the farther end of its bootstrap \
+             interval; vs base is taken round by round.",
+            if rounds == 1 { "round" } else { "rounds" },
+        );
+        if rounds < 3 {
+            line.push_str(" With fewer than 3 rounds ±95% is only the spread that was seen.");
+        }
+        if timed
+            .iter()
+            .any(|timed| timed.latency.known().is_some_and(|l| l.per_batch))
+        {
+            line.push_str(" p50 and p99 are per batch where batches were timed.");
+        }
+        remarks.push(line);
+    } else {
+        remarks.extend(absent(
+            "Nothing was timed",
+            rows.iter().map(|row| row.timed.reason()),
+            notes,
+        ));
+    }
+    if counted.is_empty() {
+        remarks.extend(absent(
+            "Nothing was counted",
+            rows.iter().map(|row| row.counted.reason()),
+            notes,
+        ));
+        return remarks;
+    }
+    let engines: BTreeSet<String> = counted.iter().map(|counted| shown(&counted.engine)).collect();
+    let engines: Vec<String> = engines.into_iter().collect();
+    remarks.push(format!(
+        "Calls were counted in a pass of their own by {}, in the loop, per completed operation; slowdown is \
+         how many times slower the loop ran there. ×floor compares with one send and one receive per batch.",
+        engines.join(" and ")
+    ));
+    if !calls.left_out.is_empty() {
+        remarks.push(shown(&format!(
+            "No column (at most {MATTERS_PER_OP} per operation in every row, --all shows them): {}.",
+            calls.left_out.join(", ")
+        )));
+    }
+    if !rows.iter().any(failures::any) {
+        remarks.push("No call that was counted failed.".to_owned());
+    }
+    remarks
+}
+
+/// Why a whole part of the table is not there; silent when no row was run at all, for that is said by row.
+fn absent<'a>(
+    what: &str,
+    reasons: impl Iterator<Item = Option<&'a str>>,
+    notes: &mut Notes,
+) -> Option<String> {
+    let reason = reasons.flatten().next()?;
+    Some(format!("{what} [{}].", notes.number(reason)))
+}

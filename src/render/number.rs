@@ -1,0 +1,213 @@
+//! How numbers are written in tables: with the digits they deserve, the same in every format.
+
+use std::fmt;
+
+use crate::record::Interval;
+use crate::units::Grouped;
+
+/// How a number is to be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// A rate: whole and grouped, with a decimal only when it is small (`25 460`, `8.3`).
+    Rate,
+    /// Something per operation: two decimals, three below a tenth (`1.00`, `0.063`, `0`).
+    PerOp,
+    /// A factor (`2.50`, `14.2`, `120`).
+    Factor,
+    /// A share of 1, in percent with one decimal (`1.2%`).
+    Percent,
+    /// A share of 1, in hundredths with two decimals, as strace writes it (`65.46`).
+    Share,
+    /// Nanoseconds, in microseconds with three digits (`38.2`).
+    Micros,
+    /// Nanoseconds, in seconds with six decimals, as strace writes them (`0.012345`).
+    Seconds,
+    /// A whole number in groups of three digits.
+    Whole,
+}
+
+/// A number with the style it is written in.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Number {
+    /// The value, in the unit that the style starts from.
+    pub value: f64,
+    /// How it is written.
+    pub style: Style,
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.value;
+        match self.style {
+            Style::Rate => f.write_str(&three_digits(value)),
+            Style::PerOp => f.write_str(&per_op(value)),
+            Style::Factor => f.write_str(&factor(value)),
+            Style::Percent => write!(f, "{:.1}%", value * 100.0),
+            Style::Share => write!(f, "{:.2}", value * 100.0),
+            Style::Micros => f.write_str(&three_digits(value / 1e3)),
+            Style::Seconds => write!(f, "{:.6}", value / 1e9),
+            Style::Whole => f.write_str(&whole(value)),
+        }
+    }
+}
+
+/// An interval around a factor: the median and how far the farther end is (`0.42 ±0.01`).
+pub(super) fn spread(interval: &Interval) -> String {
+    let half = interval.half_width();
+    let decimals = decimals_of_factor(interval.median);
+    // One more where it would read as no width at all.
+    let rounds_to_none = half * 10_f64.powi(decimals as i32) < 0.5;
+    let half_decimals = if half == 0.0 {
+        0
+    } else {
+        decimals + usize::from(rounds_to_none)
+    };
+    format!("{} ±{half:.half_decimals$}", factor(interval.median))
+}
+
+/// Grouped and whole from 100 on; below, three digits.
+fn three_digits(value: f64) -> String {
+    let size = value.abs();
+    if size == 0.0 {
+        "0".to_owned()
+    } else if size < 0.005 {
+        format!("<{}0.01", if value < 0.0 { "-" } else { "" })
+    } else if size < 9.995 {
+        format!("{value:.2}")
+    } else if size < 99.95 {
+        format!("{value:.1}")
+    } else {
+        whole(value)
+    }
+}
+
+fn per_op(value: f64) -> String {
+    let size = value.abs();
+    if size == 0.0 {
+        "0".to_owned()
+    } else if size < 0.0005 {
+        // Rounded it would read as none at all.
+        "<0.001".to_owned()
+    } else if size < 0.0995 {
+        format!("{value:.3}")
+    } else if size < 999.995 {
+        format!("{value:.2}")
+    } else {
+        whole(value)
+    }
+}
+
+fn factor(value: f64) -> String {
+    if value.abs() >= 999.5 {
+        return whole(value);
+    }
+    let decimals = decimals_of_factor(value);
+    format!("{value:.decimals$}")
+}
+
+fn decimals_of_factor(value: f64) -> usize {
+    let size = value.abs();
+    if size < 0.0995 {
+        3
+    } else if size < 9.995 {
+        2
+    } else if size < 99.95 {
+        1
+    } else {
+        0
+    }
+}
+
+fn whole(value: f64) -> String {
+    let rounded = value.round();
+    if (0.0..=u64::MAX as f64).contains(&rounded) {
+        Grouped(rounded as u64).to_string()
+    } else {
+        format!("{rounded}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(style: Style, values: &[f64]) -> Vec<String> {
+        values
+            .iter()
+            .map(|value| Number { value: *value, style }.to_string())
+            .collect()
+    }
+
+    #[test]
+    fn per_operation_numbers_keep_small_ones_apart_from_none() {
+        assert_eq!(
+            written(
+                Style::PerOp,
+                &[0.0, 0.0001, 0.0004, 0.0625, 0.0994, 0.0996, 1.0, 29.0, 1234.5]
+            ),
+            [
+                "0", "<0.001", "<0.001", "0.062", "0.099", "0.10", "1.00", "29.00", "1 235"
+            ]
+        );
+    }
+
+    #[test]
+    fn rates_are_grouped_and_short() {
+        assert_eq!(
+            written(
+                Style::Rate,
+                &[0.0, 0.001, 8.3, 9.999, 25.46, 99.96, 25_460.4, 1_234_567.0]
+            ),
+            ["0", "<0.01", "8.30", "10.0", "25.5", "100", "25 460", "1 234 567"]
+        );
+        assert_eq!(
+            written(Style::Micros, &[38_240.0, 310.0, 1_240_000.0]),
+            ["38.2", "0.31", "1 240"]
+        );
+    }
+
+    #[test]
+    fn factors_and_shares() {
+        assert_eq!(
+            written(Style::Factor, &[0.05, 0.5, 2.5, 14.23, 119.6, 1_500.0]),
+            ["0.050", "0.50", "2.50", "14.2", "120", "1 500"]
+        );
+        assert_eq!(written(Style::Percent, &[0.0, 0.0123]), ["0.0%", "1.2%"]);
+        assert_eq!(written(Style::Share, &[0.65456, 1.0]), ["65.46", "100.00"]);
+        assert_eq!(written(Style::Seconds, &[12_345_000.0]), ["0.012345"]);
+    }
+
+    #[test]
+    fn a_spread_shows_both_numbers_with_the_same_digits() {
+        let interval = Interval {
+            median: 0.421,
+            low: 0.4,
+            high: 0.43,
+        };
+        assert_eq!(spread(&interval), "0.42 ±0.02");
+        let narrow = Interval {
+            low: 0.419,
+            high: 0.422,
+            ..interval
+        };
+        assert_eq!(spread(&narrow), "0.42 ±0.002");
+    }
+
+    #[test]
+    fn absurd_numbers_are_written_too() {
+        for style in [
+            Style::Rate,
+            Style::PerOp,
+            Style::Factor,
+            Style::Percent,
+            Style::Share,
+            Style::Micros,
+            Style::Seconds,
+            Style::Whole,
+        ] {
+            for value in [f64::NAN, f64::INFINITY, -1.0, f64::MAX, f64::MIN_POSITIVE] {
+                assert!(!Number { value, style }.to_string().is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The words around the tables: server, host and plan above; limits, findings and notes below.
+
+use super::model::FoundText;
+use super::shown;
+use crate::record::{Host, Kind, LimitReading, Record, ServerOrigin, StrategyResult, Verdict};
+use crate::units::{Grouped, Measured};
+
+/// What was measured, where and how: the server first, then the machine, then the plan with its long flag
+/// names. A line each, without a newline.
+pub fn header(record: &Record) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(server) = &record.server {
+        let origin = match server.origin {
+            ServerOrigin::External => "not started by systally; others may use it too",
+            ServerOrigin::Private => "started for this run alone",
+            ServerOrigin::BuiltIn => "systally's built-in responder: it serves the run, it is not Redis",
+        };
+        let mut line = format!("server: {} {} ({origin})", server.kind, server.version);
+        if !server.addresses.is_empty() {
+            line.push_str(" at ");
+            line.push_str(&server.addresses.join(", "));
+        }
+        lines.push(shown(&line));
+    }
+    lines.push(shown(&format!(
+        "host: {}; systally {}",
+        host(&record.host),
+        record.tool_version
+    )));
+    if !record.plan.settings.is_empty() {
+        let settings = record.plan.settings.iter();
+        let plan: String = match record.kind {
+            Kind::Bench | Kind::Count | Kind::Preflight => settings
+                .map(|(name, value)| format!(" --{name} {value}").trim_end().to_owned())
+                .collect(),
+            Kind::Import => {
+                let facts: Vec<String> = settings
+                    .map(|(name, value)| format!(" {name}: {value}"))
+                    .collect();
+                facts.join(";")
+            }
+        };
+        lines.push(shown(&format!("plan:{plan}")));
+    }
+    lines
+}
+
+fn host(host: &Host) -> String {
+    let known: Vec<String> = [
+        host.kernel.known().map(|kernel| format!("kernel {kernel}")),
+        host.cpu.known().cloned(),
+        host.cores.known().map(|cores| match cores {
+            1 => "1 CPU".to_owned(),
+            cores => format!("{cores} CPUs"),
+        }),
+        host.memory_bytes
+            .known()
+            .map(|bytes| format!("{:.1} GiB of memory", *bytes as f64 / f64::from(1_u32 << 30))),
+        host.clocksource.known().map(|name| format!("clocksource {name}")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if known.is_empty() {
+        let reason = host.kernel.reason().unwrap_or("no reason given");
+        return format!("not known ({reason})");
+    }
+    known.join(", ")
+}
+
+/// The line that a run which is not complete begins and ends with.
+pub(super) fn banner(record: &Record) -> Option<String> {
+    let rows = match record.strategies.len() {
+        1 => "1 row was".to_owned(),
+        n => format!("{n} rows were"),
+    };
+    if record.kind == Kind::Import {
+        return (!record.complete).then(|| {
+            "INCOMPLETE: parts of the traced run are not in the file; what is missing is not zero".to_owned()
+        });
+    }
+    (!record.complete).then(|| {
+        format!(
+            "INCOMPLETE: the run ended before its plan did; {rows} begun, and what is missing is not zero"
+        )
+    })
+}
+
+/// All limits in one line, then a line for each that does not fit or could not be read.
+pub(super) fn limits(record: &Record) -> Vec<String> {
+    let bearing: Vec<&LimitReading> = record
+        .limits
+        .iter()
+        .filter(|limit| limit.verdict != Verdict::NotApplicable)
+        .collect();
+    if bearing.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = Vec::new();
+    // The table of a preflight says this already.
+    if record.kind != Kind::Preflight {
+        let all: Vec<String> = bearing.iter().map(|limit| in_short(limit)).collect();
+        lines.push(shown(&format!("limits: {}", all.join(" · "))));
+    }
+    for limit in bearing {
+        match limit.verdict {
+            Verdict::Ok | Verdict::NotApplicable => {}
+            Verdict::Warn | Verdict::Fail | Verdict::Unknown => lines.push(shown(&at_length(limit))),
+        }
+    }
+    lines
+}
+
+fn in_short(limit: &LimitReading) -> String {
+    let numbers = match (limit.demand.known(), limit.capacity.known()) {
+        (Some(demand), Some(capacity)) if *capacity < AS_GOOD_AS_NONE => {
+            format!(" (needs {} of {})", Grouped(*demand), Grouped(*capacity))
+        }
+        (Some(demand), Some(capacity)) => format!(" (needs {}, {})", Grouped(*demand), amount(*capacity)),
+        (None, Some(capacity)) => format!(" ({})", amount(*capacity)),
+        (Some(demand), None) => format!(" (needs {})", Grouped(*demand)),
+        (None, None) => String::new(),
+    };
+    format!("{} {}{numbers}", limit.id, limit.verdict.name().replace('_', " "))
+}
+
+fn at_length(limit: &LimitReading) -> String {
+    let unread = [&limit.capacity, &limit.demand]
+        .into_iter()
+        .find_map(Measured::reason);
+    let mut details: Vec<String> = Vec::new();
+    // Of a limit that could not be decided the reason is the effect as well.
+    details.extend(unread.filter(|reason| *reason != limit.effect).map(str::to_owned));
+    details.extend((!limit.effect.is_empty()).then(|| limit.effect.clone()));
+    details.extend((!limit.fix.now.is_empty()).then(|| format!("raise it: {}", limit.fix.now)));
+    format!("{} {}: {}", limit.verdict.name(), limit.id, details.join("; "))
+}
+
+/// Capacities from here on are no limits.
+const AS_GOOD_AS_NONE: u64 = 1 << 60;
+
+/// A capacity; what is as good as none is called that.
+pub(super) fn amount(value: u64) -> String {
+    if value >= AS_GOOD_AS_NONE {
+        "no limit".to_owned()
+    } else {
+        Grouped(value).to_string()
+    }
+}
+
+/// Findings in words, equal ones about several strategies as one, the gravest first.
+pub(super) fn findings(record: &Record) -> Vec<FoundText> {
+    let mut texts: Vec<FoundText> = Vec::new();
+    for finding in &record.findings {
+        let text = FoundText {
+            severity: finding.severity,
+            code: shown(&finding.code),
+            strategies: Vec::new(),
+            says: shown(&finding.says),
+            try_next: shown(&finding.try_next),
+            not_the_cause: finding.not_the_cause.iter().map(|one| shown(one)).collect(),
+        };
+        let strategy = finding.strategy.as_deref().map(shown);
+        // Only rows join rows: something said of the whole run stays by itself.
+        let same = texts.iter_mut().find(|known| {
+            strategy.is_some()
+                && !known.strategies.is_empty()
+                && FoundText {
+                    strategies: Vec::new(),
+                    ..(*known).clone()
+                } == text
+        });
+        match same {
+            Some(known) => known.strategies.extend(strategy),
+            None => texts.push(FoundText {
+                strategies: strategy.into_iter().collect(),
+                ..text
+            }),
+        }
+    }
+    texts.sort_by_key(|text| std::cmp::Reverse(text.severity));
+    texts
+}
+
+/// What engines said of their counts, equal sentences of several rows as one.
+pub(super) fn counted_notes(record: &Record) -> Vec<String> {
+    let mut notes: Vec<(&str, Vec<&StrategyResult>)> = Vec::new();
+    for row in &record.strategies {
+        let Some(counted) = row.counted.known() else {
+            continue;
+        };
+        for note in &counted.notes {
+            match notes.iter_mut().find(|(known, _)| known == note) {
+                Some((_, rows)) => rows.push(row),
+                None => notes.push((note, vec![row])),
+            }
+        }
+    }
+    notes
+        .into_iter()
+        .map(|(note, rows)| {
+            if rows.len() == record.strategies.len() {
+                return shown(note);
+            }
+            let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+            shown(&format!("{}: {note}", names.join(", ")))
+        })
+        .collect()
+}

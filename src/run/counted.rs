@@ -1,0 +1,160 @@
+//! The counted pass: the work of every row once more, under an engine.
+
+use std::time::Duration;
+
+use crate::engine::{Engine, Outcome, Request, Selection, Window};
+use crate::plan::rows::Row;
+use crate::record::{Counted, Phases, ServerView};
+use crate::strategy::contract::Done;
+use crate::units::{Measured, Ops};
+
+use super::state::{RowState, merged};
+use super::{Bench, Frame, RoundLength};
+
+/// Batches of a counted pass when nobody says how much to do.
+const DEFAULT_BATCHES: u64 = 1_000;
+
+/// How long traced workers are given to end after `exit`.
+const GOODBYE: Duration = Duration::from_secs(20);
+
+impl Bench<'_> {
+    /// Counts every row that still lives; the record is saved after each.
+    pub(super) fn counted_pass(&mut self, states: &mut [RowState], frame: &Frame) -> anyhow::Result<()> {
+        let engine = match &self.counting {
+            Ok(engine) => *engine,
+            Err(why) => {
+                for state in states.iter_mut() {
+                    state.counted = Measured::NotMeasured(why.clone());
+                }
+                return Ok(());
+            }
+        };
+        for i in 0..self.rows.len() {
+            if self.interrupt.requested() {
+                return Ok(());
+            }
+            if !states[i].is_live() {
+                continue;
+            }
+            self.progress.step(&format!(
+                "{} counted by {}",
+                self.rows[i].strategy.name(),
+                engine.kind()
+            ));
+            self.count_row(i, &mut states[i], engine);
+            self.save_step(states, frame)?;
+        }
+        Ok(())
+    }
+
+    fn count_row(&mut self, i: usize, state: &mut RowState, engine: &dyn Engine) {
+        let row = &self.rows[i];
+        let ops = self.counted_ops(row);
+        let request = Request {
+            window: Window::Markers,
+            selection: Selection::All,
+            pin: true,
+            cpu_time: false,
+        };
+        let ready = self
+            .start(row, engine, &request, RoundLength::Ops(ops))
+            .and_then(|mut workers| {
+                let ready = workers.ready(self.settings.patience, self.interrupt)?;
+                Ok((workers, ready))
+            });
+        let mut workers = match ready {
+            Ok((workers, ready)) => {
+                state.introduce(&ready);
+                workers
+            }
+            Err(error) => return self.fail(i, state, error, true),
+        };
+        let (round, view) = self.witnessed(&mut workers, self.round_limit(RoundLength::Ops(ops)));
+        let ended = round.and_then(|round| Ok((round, workers.finish(GOODBYE)?)));
+        match ended {
+            Ok((round, outcome)) => {
+                state.add_counted(row, engine, &round.dones, outcome, view);
+                self.settle(i, state);
+                self.note_failed_operations(i, state, true);
+            }
+            Err(error) => self.fail(i, state, error, true),
+        }
+    }
+
+    /// Operations of the counted pass of a row, over all its workers.
+    fn counted_ops(&self, row: &Row) -> u64 {
+        let asked = self.settings.counted_ops.or(match self.settings.length {
+            RoundLength::Ops(total) => Some(total),
+            RoundLength::Span(_) => None,
+        });
+        asked
+            .unwrap_or(DEFAULT_BATCHES * u64::from(row.batch))
+            .max(u64::from(row.clients))
+    }
+}
+
+/// Puts a counted pass together.
+pub(super) fn counted(
+    row: &Row,
+    engine: &dyn Engine,
+    dones: &[Done],
+    outcome: Outcome,
+    untraced: Option<f64>,
+) -> (Measured<Counted>, Ops, u64) {
+    let (ops, errors, elapsed) = merged(dones);
+    let failed: u64 = errors.values().sum();
+    let capabilities = engine.capabilities();
+    let tallies = match outcome.tallies {
+        Measured::Known(tallies) => tallies,
+        Measured::NotMeasured(why) => return (Measured::NotMeasured(why), ops, failed),
+    };
+    let window = &tallies.run_loop;
+    let per_op = |count: u64| Measured::from_option(ops.per_op(count), "no operation was completed");
+    let peers = |value: Measured<f64>| {
+        if capabilities.peers {
+            value
+        } else {
+            Measured::NotMeasured(format!(
+                "the {} engine does not see where a call leads",
+                engine.kind()
+            ))
+        }
+    };
+    let batches = Ops(dones
+        .iter()
+        .map(|d| d.asked.div_ceil(u64::from(row.batch.max(1))))
+        .sum());
+    let traced = ops.per_second(elapsed);
+    let slowdown = match (untraced, traced) {
+        (Some(untraced), Some(traced)) if traced > 0.0 => Measured::Known(untraced / traced),
+        _ => Measured::NotMeasured("there is no untraced figure to compare with".to_owned()),
+    };
+    let floor = 2.0 / f64::from(row.batch.max(1));
+    let counted = Counted {
+        engine: engine.kind().name().to_owned(),
+        ops: Some(ops),
+        elapsed,
+        slowdown,
+        connects_per_op: peers(per_op(window.connects)),
+        round_trips_per_op: peers(per_op(window.round_trips)),
+        sends_per_batch: peers(Measured::from_option(
+            batches.per_op(window.sends),
+            "no operation was completed",
+        )),
+        floor_ratio: per_op(window.total()).map(|total| total / floor),
+        phases: Phases::from_tallies(&tallies, capabilities, false),
+        client_errors: errors,
+        cpu: outcome.cpu.map(|cpu| (cpu.user, cpu.system)),
+        notes: outcome.notes,
+    };
+    (Measured::Known(counted), ops, failed)
+}
+
+/// Adds a view of the server to the sum of a row.
+pub(super) fn add_view(sum: &mut Measured<ServerView>, view: &Measured<ServerView>) {
+    match (&mut *sum, view) {
+        (Measured::Known(sum), Measured::Known(view)) => sum.merge(view),
+        (_, Measured::NotMeasured(why)) => *sum = Measured::NotMeasured(why.clone()),
+        (Measured::NotMeasured(_), Measured::Known(_)) => {}
+    }
+}

@@ -1,0 +1,299 @@
+//! What is known of one row while the run goes on, and the result it becomes.
+
+use std::collections::BTreeMap;
+
+use crate::engine::{Engine, Outcome};
+use crate::plan::rows::Row;
+use crate::record::latency::LatencyBuilder;
+use crate::record::{
+    ClientInfo, Counted, Failure, Interval, Round, ServerOrigin, ServerView, Status, StrategyResult, Timed,
+    stats,
+};
+use crate::strategy::contract::{Done, Op};
+use crate::strategy::worker::{Ready, RoundOutcome};
+use crate::units::{Grouped, Measured, Nanos, Ops, escape};
+
+use super::counted;
+use super::ledger::{Verification, verify};
+
+/// How much of a client's error text is kept.
+const ERROR_TEXT: usize = 160;
+
+/// One row on its way.
+pub(super) struct RowState {
+    pub(super) client: ClientInfo,
+    pub(super) rounds: Vec<Round>,
+    pub(super) counted: Measured<Counted>,
+    skipped: Option<String>,
+    /// Whether the row was taken out because its workers failed.
+    failed: bool,
+    /// The first failure, of the workers or of operations.
+    failure: Option<Failure>,
+    latency: LatencyBuilder,
+    /// Operations claimed and failed over everything the server's view covers.
+    claimed: Ops,
+    unsure: u64,
+    view: Option<Measured<ServerView>>,
+    /// Commands of this row that the server got after the client had claimed them.
+    late: u64,
+}
+
+impl RowState {
+    pub(super) fn new(row: &Row) -> RowState {
+        RowState {
+            client: ClientInfo {
+                name: row.strategy.client.name().to_owned(),
+                ..ClientInfo::default()
+            },
+            rounds: Vec::new(),
+            counted: Measured::NotMeasured("the run ended before this row was counted".to_owned()),
+            skipped: None,
+            failed: false,
+            failure: None,
+            latency: LatencyBuilder::new(row.batch > 1),
+            claimed: Ops(0),
+            unsure: 0,
+            view: None,
+            late: 0,
+        }
+    }
+
+    /// Whether the row still takes part.
+    pub(super) fn is_live(&self) -> bool {
+        self.skipped.is_none() && !self.failed
+    }
+
+    /// Takes the row out before it ran.
+    pub(super) fn skip(&mut self, why: String) {
+        self.counted = Measured::NotMeasured("the row was skipped".to_owned());
+        self.skipped.get_or_insert(why);
+    }
+
+    /// Keeps what the workers say of themselves.
+    pub(super) fn introduce(&mut self, ready: &[Ready]) {
+        let Some(first) = ready.first() else { return };
+        for (name, text) in &first.versions {
+            if *name == self.client.name {
+                self.client.version = text.clone();
+            } else {
+                self.client.environment.insert(name.clone(), text.clone());
+            }
+        }
+    }
+
+    /// Takes the row out because its workers failed; rounds that it had stay.
+    pub(super) fn fail(&mut self, failure: Failure) {
+        self.counted = Measured::NotMeasured(format!("the row failed {}", failure.stage.words()));
+        self.failed = true;
+        self.failure = Some(failure);
+    }
+
+    /// The client's words for failed operations when nobody has looked into them yet.
+    pub(super) fn new_trouble(&self) -> Option<String> {
+        if self.failure.is_some() {
+            None
+        } else {
+            self.first_error().map(|(text, _)| text)
+        }
+    }
+
+    /// Keeps what was read when operations failed; the row goes on.
+    pub(super) fn trouble(&mut self, failure: Failure) {
+        self.failure = Some(failure);
+    }
+
+    /// Adds a round; a warm-up round only counts for the ledger.
+    pub(super) fn add_round(&mut self, outcome: &RoundOutcome, view: Measured<ServerView>, kept: bool) {
+        let (ops, errors, elapsed) = merged(&outcome.dones);
+        self.claim(ops, errors.values().sum(), &view);
+        if !kept {
+            return;
+        }
+        for done in &outcome.dones {
+            if let Some(latency) = &done.latency {
+                self.latency.add_all(&latency.hist);
+            }
+        }
+        let asked = Ops(outcome.dones.iter().map(|d| d.asked).sum());
+        self.rounds.push(Round {
+            ops,
+            asked,
+            elapsed,
+            errors,
+            server: view,
+        });
+    }
+
+    /// Adds the counted pass.
+    pub(super) fn add_counted(
+        &mut self,
+        row: &Row,
+        engine: &dyn Engine,
+        dones: &[Done],
+        outcome: Outcome,
+        view: Measured<ServerView>,
+    ) {
+        let (counted, ops, failed) = counted::counted(row, engine, dones, outcome, self.median());
+        self.claim(ops, failed, &view);
+        self.counted = counted;
+    }
+
+    /// Whether the server has served less than the client claims so far, late arrivals included.
+    pub(super) fn claims_too_much(&self, op: Op) -> bool {
+        let served = self
+            .view
+            .as_ref()
+            .and_then(|view| view.known())
+            .map(|view| view.served(op.commands()));
+        served.is_some_and(|served| served.saturating_add(self.late) < self.claimed.0)
+    }
+
+    /// Keeps how many commands came after the end of a round.
+    pub(super) fn arrived_late(&mut self, commands: u64) {
+        self.late += commands;
+    }
+
+    fn claim(&mut self, ops: Ops, failed: u64, view: &Measured<ServerView>) {
+        self.claimed.0 += ops.0;
+        self.unsure += failed;
+        match &mut self.view {
+            None => self.view = Some(view.clone()),
+            Some(sum) => counted::add_view(sum, view),
+        }
+    }
+
+    /// Median operations per second of the timed rounds.
+    pub(super) fn median(&self) -> Option<f64> {
+        stats::median(&rates(&self.rounds).into_iter().flatten().collect::<Vec<_>>())
+    }
+
+    /// The row as the record keeps it.
+    pub(super) fn result(
+        &self,
+        row: &Row,
+        baseline: Option<&[Round]>,
+        origin: ServerOrigin,
+    ) -> StrategyResult {
+        let view = self
+            .view
+            .clone()
+            .unwrap_or_else(|| Measured::NotMeasured("no round was run".to_owned()));
+        let (status, reason) = self.status(row, &view, origin);
+        StrategyResult {
+            name: row.strategy.name().to_string(),
+            axes: row.axes(),
+            client: self.client.clone(),
+            status,
+            reason,
+            timed: self.timed(baseline),
+            counted: self.counted.clone(),
+            server_view: view,
+            failure: self.failure.clone(),
+        }
+    }
+
+    fn timed(&self, baseline: Option<&[Round]>) -> Measured<Timed> {
+        let own = rates(&self.rounds);
+        let Some(ops_per_s) = Interval::of(&own.iter().copied().flatten().collect::<Vec<_>>()) else {
+            return Measured::NotMeasured("no timed round completed an operation".to_owned());
+        };
+        let vs_baseline = match baseline {
+            None => Measured::NotMeasured("this row is the baseline".to_owned()),
+            Some(rounds) => Measured::from_option(
+                stats::ratio_by_round(&own, &rates(rounds)),
+                "the baseline has no round to compare with",
+            ),
+        };
+        let latency = Measured::from_option(self.latency.clone().finish(), "the client keeps no histogram");
+        Measured::Known(Timed {
+            rounds: self.rounds.clone(),
+            ops_per_s,
+            vs_baseline,
+            latency,
+        })
+    }
+
+    fn status(
+        &self,
+        row: &Row,
+        view: &Measured<ServerView>,
+        origin: ServerOrigin,
+    ) -> (Status, Option<String>) {
+        if let Some(why) = &self.skipped {
+            return (Status::Skipped, Some(why.clone()));
+        }
+        if let (true, Some(failure)) = (self.failed, &self.failure) {
+            return (Status::Failed, Some(failure.message.clone()));
+        }
+        if self.view.is_none() {
+            return (
+                Status::Skipped,
+                Some("the run was interrupted before this row".to_owned()),
+            );
+        }
+        if self.claimed.0 == 0 && self.unsure > 0 {
+            return (Status::Failed, self.error_line());
+        }
+        match verify(row.op, self.claimed, self.unsure, view, origin) {
+            Verification::Confirmed if self.unsure > 0 => (Status::Ok, self.error_line()),
+            Verification::Confirmed => (Status::Ok, None),
+            Verification::Differs { claimed, served } => (
+                Status::Unverified,
+                Some(format!(
+                    "the client claims {} operations, the server served {}{}",
+                    Grouped(claimed),
+                    Grouped(served),
+                    match self.late {
+                        0 => String::new(),
+                        late => format!(
+                            " by then and {} after the client had stopped its clock",
+                            Grouped(late)
+                        ),
+                    }
+                )),
+            ),
+            Verification::Unknown(why) => (
+                Status::Unverified,
+                Some(format!("the server's counters could not be read: {why}")),
+            ),
+        }
+    }
+
+    /// The most frequent error of the client over all rounds, in its words.
+    fn first_error(&self) -> Option<(String, u64)> {
+        let mut sum: BTreeMap<&str, u64> = BTreeMap::new();
+        let counted = self.counted.known().map(|c| &c.client_errors);
+        for errors in self.rounds.iter().map(|r| &r.errors).chain(counted) {
+            for (text, n) in errors {
+                *sum.entry(text).or_default() += n;
+            }
+        }
+        sum.into_iter()
+            .max_by_key(|(_, n)| *n)
+            .map(|(text, n)| (text.to_owned(), n))
+    }
+
+    fn error_line(&self) -> Option<String> {
+        let (text, n) = self.first_error()?;
+        Some(format!("{} operations failed: {text}", Grouped(n)))
+    }
+}
+
+/// Operations per second of each round; a round that completed none has a rate of 0, one without any
+/// time has none.
+fn rates(rounds: &[Round]) -> Vec<Option<f64>> {
+    rounds.iter().map(|r| r.ops.per_second(r.elapsed)).collect()
+}
+
+/// One round of several workers: operations and errors add up, and the slowest worker gives the time.
+pub(super) fn merged(dones: &[Done]) -> (Ops, BTreeMap<String, u64>, Nanos) {
+    let mut errors = BTreeMap::new();
+    for done in dones {
+        for (text, n) in &done.errors {
+            *errors.entry(escape(text, ERROR_TEXT)).or_default() += n;
+        }
+    }
+    let ops = Ops(dones.iter().map(|d| d.ops).sum());
+    let elapsed = dones.iter().map(|d| d.elapsed_ns).max().unwrap_or_default();
+    (ops, errors, elapsed)
+}

@@ -1,0 +1,181 @@
+//! The timed rounds: every row once a round, nobody tracing.
+
+use std::time::{Duration, Instant};
+
+use crate::engine::{Request, Selection, Window};
+use crate::plan::order::balanced;
+use crate::record::ServerView;
+use crate::strategy::worker::{RoundOutcome, WorkerError};
+use crate::units::Measured;
+
+use super::state::RowState;
+use super::{Bench, Frame, WARM_WORKERS, Workers, failure};
+
+/// How long ended workers are given to go away.
+const GOODBYE: Duration = Duration::from_secs(5);
+
+/// How long a server without commands counts as quiet, and how long it is waited for.
+const QUIET: Duration = Duration::from_millis(20);
+const LONGEST_SETTLE: Duration = Duration::from_secs(3);
+
+/// Timed rounds run under no engine, so nothing of a request but its shape matters.
+fn request() -> Request {
+    Request {
+        window: Window::Markers,
+        selection: Selection::All,
+        pin: false,
+        cpu_time: false,
+    }
+}
+
+impl Bench<'_> {
+    /// Warm-up and timed rounds over all live rows. The record is saved after every round, so that an
+    /// interrupted run keeps the rounds it had.
+    pub(super) fn timed_rounds(&mut self, states: &mut [RowState], frame: &Frame) -> anyhow::Result<()> {
+        let processes: u64 = self
+            .rows
+            .iter()
+            .zip(&*states)
+            .filter(|(_, s)| s.is_live())
+            .map(|(r, _)| u64::from(r.clients))
+            .sum();
+        let keep_warm = processes <= WARM_WORKERS;
+        let mut warm: Vec<Option<Workers>> = self.rows.iter().map(|_| None).collect();
+        let rounds = self.settings.warmup + self.settings.runs;
+        for (round, order) in balanced(self.rows.len(), rounds as usize).into_iter().enumerate() {
+            let kept = round >= self.settings.warmup as usize;
+            for i in order {
+                if self.interrupt.requested() {
+                    return Ok(());
+                }
+                if !states[i].is_live() {
+                    continue;
+                }
+                self.progress.step(&format!(
+                    "{} round {} of {rounds}",
+                    self.rows[i].strategy.name(),
+                    round + 1
+                ));
+                let workers = warm[i].take();
+                warm[i] = self.one_round(i, &mut states[i], workers, kept, keep_warm);
+            }
+            if kept {
+                self.save_step(states, frame)?;
+            }
+        }
+        for workers in warm.into_iter().flatten() {
+            // A worker that does not end on `exit` has done its work all the same; it is killed.
+            let _ = workers.finish(GOODBYE);
+        }
+        Ok(())
+    }
+
+    /// One round of the workers, with what the server saw between its first `go` and its last result.
+    pub(super) fn witnessed(
+        &mut self,
+        workers: &mut Workers,
+        limit: Duration,
+    ) -> (Result<RoundOutcome, WorkerError>, Measured<ServerView>) {
+        let before = self.server.snapshot();
+        let outcome = workers.round(limit, self.interrupt);
+        let after = self.server.snapshot();
+        let view = match (before, &after) {
+            (Ok(before), Ok(after)) => after.since(&before),
+            (Err(error), _) => Measured::NotMeasured(error.to_string()),
+            (_, Err(error)) => Measured::NotMeasured(error.to_string()),
+        };
+        self.last_seen = after.ok();
+        (outcome, view)
+    }
+
+    /// Waits until the server is quiet when a row claims more than was served: what its client still
+    /// sends must not be counted for the next row.
+    pub(super) fn settle(&mut self, i: usize, state: &mut RowState) {
+        let op = self.rows[i].op;
+        if !state.claims_too_much(op) {
+            return;
+        }
+        let end = Instant::now() + LONGEST_SETTLE;
+        while Instant::now() < end && !self.interrupt.requested() {
+            let Ok(before) = self.server.snapshot() else {
+                return;
+            };
+            std::thread::sleep(QUIET);
+            let Ok(after) = self.server.snapshot() else { return };
+            match after
+                .since(&before)
+                .known()
+                .map(|view| view.served(op.commands()))
+            {
+                None | Some(0) => return,
+                Some(late) => state.arrived_late(late),
+            }
+        }
+    }
+
+    /// Takes a row out because its workers failed; an interruption is no failure.
+    pub(super) fn fail(&mut self, i: usize, state: &mut RowState, error: WorkerError, counted: bool) {
+        if self.interrupt.requested() {
+            return;
+        }
+        if let Some(endpoint) = self.servers(&self.rows[i]).first() {
+            state.fail(failure::of_workers(&error, counted, endpoint, self.server));
+        }
+    }
+
+    /// Reads the machine when operations of a row have failed for the first time.
+    pub(super) fn note_failed_operations(&mut self, i: usize, state: &mut RowState, counted: bool) {
+        let Some(text) = state.new_trouble() else { return };
+        if let Some(endpoint) = self.servers(&self.rows[i]).first() {
+            let failure = failure::of_operations(&text, counted, endpoint, self.server);
+            state.trouble(failure);
+        }
+    }
+
+    /// One round of one row. Returns its workers when they can serve another round.
+    fn one_round(
+        &mut self,
+        i: usize,
+        state: &mut RowState,
+        workers: Option<Workers>,
+        kept: bool,
+        keep_warm: bool,
+    ) -> Option<Workers> {
+        let row = &self.rows[i];
+        let length = self.settings.length;
+        let started = match workers {
+            Some(workers) => Ok(workers),
+            None => self
+                .start(row, self.timing, &request(), length)
+                .and_then(|mut workers| {
+                    let ready = workers.ready(self.settings.patience, self.interrupt)?;
+                    state.introduce(&ready);
+                    Ok(workers)
+                }),
+        };
+        let mut workers = match started {
+            Ok(workers) => workers,
+            Err(error) => {
+                self.fail(i, state, error, false);
+                return None;
+            }
+        };
+        let (outcome, view) = self.witnessed(&mut workers, self.round_limit(length));
+        match outcome {
+            Ok(outcome) => {
+                state.add_round(&outcome, view, kept);
+                self.settle(i, state);
+                self.note_failed_operations(i, state, false);
+                if keep_warm {
+                    return Some(workers);
+                }
+                let _ = workers.finish(GOODBYE);
+                None
+            }
+            Err(error) => {
+                self.fail(i, state, error, false);
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! The private folder of a server that systally starts: mode 0700, named after its owner, removed when
+//! dropped, and swept by a later run when its owner was killed.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::fcntl::{Flock, FlockArg};
+use nix::unistd::{Pid, geteuid, getpid};
+
+use super::SUN_PATH_MAX;
+use super::error::ServerError;
+use crate::proc::Root;
+
+/// What the name of every private folder begins with; process id and start time of its owner follow.
+const PREFIX: &str = "systally-";
+/// Locked by the owner for as long as it lives. It tells a live owner in another pid namespace, whose id
+/// means nothing here, from a dead one.
+const LOCK: &str = "owner.lock";
+/// The longest name of a file in the folder, with its slash.
+const LONGEST_FILE: usize = "/server.sock".len();
+/// A folder without a lock may belong to an owner that is just about to lock it.
+const UNLOCKED_AGE: Duration = Duration::from_secs(60);
+
+/// A private folder.
+#[derive(Debug)]
+pub(super) struct Folder {
+    path: PathBuf,
+    /// Dropping it unlocks; `None` where the file system has no locks.
+    _lock: Option<Flock<File>>,
+}
+
+impl Folder {
+    /// Makes one below the temporary folder (`TMPDIR`), or below `/tmp` when that path is too long for a
+    /// UNIX socket or holds characters that a configuration file cannot.
+    pub(super) fn create() -> Result<Folder, ServerError> {
+        let mut failure = None;
+        for base in bases() {
+            match Folder::create_in(&base) {
+                Ok(folder) => return Ok(folder),
+                Err(source) => failure = Some(ServerError::Folder { path: base, source }),
+            }
+        }
+        Err(failure.unwrap_or_else(|| ServerError::Folder {
+            path: std::env::temp_dir(),
+            source: io::Error::from(io::ErrorKind::InvalidFilename),
+        }))
+    }
+
+    fn create_in(base: &Path) -> io::Result<Folder> {
+        let pid = getpid();
+        let start = start_time(&Root::live(), pid).unwrap_or(0);
+        // The last part only tells several servers of one owner apart; a folder that is there already,
+        // whoever made it, is never used.
+        for number in 0..1000 {
+            let path = base.join(format!("{PREFIX}{pid}-{start}-{number}"));
+            match fs::DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => {
+                    let file = File::create_new(path.join(LOCK))?;
+                    let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).ok();
+                    return Ok(Folder { path, _lock: lock });
+                }
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// Its path; valid UTF-8 without quotes, backslashes and control characters.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A file in it, as text.
+    pub(super) fn file(&self, name: &str) -> String {
+        format!("{}/{name}", self.path.display())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed now is swept by a later run.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// The folders in which a private folder can stand, best first.
+fn bases() -> Vec<PathBuf> {
+    let mut bases = vec![std::env::temp_dir(), PathBuf::from("/tmp")];
+    bases.dedup();
+    bases.retain(|base| usable(base));
+    bases
+}
+
+fn usable(base: &Path) -> bool {
+    // Process id and start time have at most 7 and 20 digits, the number 3.
+    let longest = PREFIX.len() + "/--".len() + 7 + 20 + 3 + LONGEST_FILE;
+    base.is_absolute()
+        && base.to_str().is_some_and(|text| {
+            text.len() + longest <= SUN_PATH_MAX
+                && !text
+                    .chars()
+                    .any(|c| c.is_control() || matches!(c, '"' | '\'' | '\\'))
+        })
+}
+
+/// Removes the folders of owners that were killed, this user's only. Whatever cannot be judged or removed
+/// stays.
+pub(super) fn sweep() {
+    for base in bases() {
+        sweep_in(&base);
+    }
+}
+
+fn sweep_in(base: &Path) {
+    let Ok(entries) = fs::read_dir(base) else { return };
+    for entry in entries.filter_map(Result::ok) {
+        let name = entry.file_name();
+        if let Some(owner) = name.to_str().and_then(Owner::parse)
+            && !owner.is_alive(&Root::live())
+            && is_abandoned(&entry.path())
+        {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Whether a folder is this user's and nobody holds its lock.
+fn is_abandoned(path: &Path) -> bool {
+    let Ok(meta) = fs::symlink_metadata(path) else {
+        return false;
+    };
+    if !meta.is_dir() || meta.uid() != geteuid().as_raw() || meta.permissions().mode() & 0o077 != 0 {
+        return false;
+    }
+    match File::open(path.join(LOCK)) {
+        Ok(file) => Flock::lock(file, FlockArg::LockExclusiveNonblock).is_ok(),
+        Err(_) => meta
+            .modified()
+            .is_ok_and(|at| at.elapsed().is_ok_and(|age| age > UNLOCKED_AGE)),
+    }
+}
+
+/// The owner as a folder's name tells it.
+#[derive(Debug, PartialEq, Eq)]
+struct Owner {
+    pid: i32,
+    start: u64,
+}
+
+impl Owner {
+    fn parse(name: &str) -> Option<Owner> {
+        let mut parts = name.strip_prefix(PREFIX)?.split('-');
+        let owner = Owner {
+            pid: parts.next()?.parse().ok()?,
+            start: parts.next()?.parse().ok()?,
+        };
+        let number: Option<u32> = parts.next()?.parse().ok();
+        (number.is_some() && parts.next().is_none() && owner.pid > 0).then_some(owner)
+    }
+
+    /// Whether the process that made the folder lives: the same id, started at the same moment.
+    fn is_alive(&self, root: &Root) -> bool {
+        start_time(root, Pid::from_raw(self.pid)) == Some(self.start)
+    }
+}
+
+/// When a process started, in clock ticks since boot: field 22 of `/proc/PID/stat`. Its name, the second
+/// field, may hold anything, so fields are counted after the last parenthesis.
+fn start_time(root: &Root, pid: Pid) -> Option<u64> {
+    let stat = root.read(&format!("proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_tells_the_owner() {
+        let folder = Folder::create().unwrap();
+        let name = folder.path().file_name().unwrap().to_str().unwrap().to_owned();
+        let owner = Owner::parse(&name).unwrap();
+        assert_eq!(owner.pid, getpid().as_raw());
+        assert!(owner.is_alive(&Root::live()));
+        assert_eq!(
+            fs::metadata(folder.path()).unwrap().permissions().mode() & 0o777,
+            0o700
+        );
+        assert!(folder.file("server.sock").len() <= SUN_PATH_MAX);
+        let path = folder.path().to_owned();
+        drop(folder);
+        assert!(!path.exists());
+        for other in [
+            "systally-",
+            "systally-1",
+            "systally-1-2",
+            "systally-x-2-3",
+            "systally-1-2-3-4",
+            "x-1-2-3",
+        ] {
+            assert_eq!(Owner::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn only_folders_of_dead_owners_are_swept() {
+        let base = tempfile::tempdir().unwrap();
+        let make = |name: &str| {
+            let path = base.path().join(name);
+            fs::DirBuilder::new().mode(0o700).create(&path).unwrap();
+            fs::write(path.join(LOCK), "").unwrap();
+            path
+        };
+        let mine = Folder::create_in(base.path()).unwrap();
+        // No process has this start time, so these owners are dead.
+        let dead = make("systally-1-18446744073709551615-0");
+        let elsewhere = make("systally-1-18446744073709551615-1");
+        let held = Flock::lock(File::open(elsewhere.join(LOCK)).unwrap(), FlockArg::LockExclusive).unwrap();
+        let fresh = make("systally-1-18446744073709551615-2");
+        fs::remove_file(fresh.join(LOCK)).unwrap();
+        let open = make("systally-1-18446744073709551615-3");
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
+        let other = make("systally-notes");
+        std::os::unix::fs::symlink(&other, base.path().join("systally-1-18446744073709551615-4")).unwrap();
+        sweep_in(base.path());
+        assert!(!dead.exists());
+        for kept in [mine.path(), &elsewhere, &fresh, &open, &other] {
+            assert!(kept.exists(), "{}", kept.display());
+        }
+        drop(held);
+        sweep_in(base.path());
+        assert!(!elsewhere.exists());
+    }
+
+    #[test]
+    fn a_base_must_be_short_and_plain() {
+        assert!(usable(Path::new("/tmp")));
+        assert!(usable(Path::new("/var/folders of/x")));
+        for bad in ["tmp", "/a\"b", "/a\nb", "/a\\b"] {
+            assert!(!usable(Path::new(bad)), "{bad}");
+        }
+        assert!(!usable(Path::new(&format!("/{}", "x".repeat(80)))));
+    }
+
+    #[test]
+    fn a_name_with_parentheses_does_not_hide_the_start() {
+        let tree = tempfile::tempdir().unwrap();
+        fs::create_dir_all(tree.path().join("proc/5")).unwrap();
+        let fields: Vec<String> = (3..=52).map(|n| n.to_string()).collect();
+        fs::write(
+            tree.path().join("proc/5/stat"),
+            format!("5 (a) b) c) {}", fields.join(" ")),
+        )
+        .unwrap();
+        assert_eq!(
+            start_time(&Root::recorded(tree.path()), Pid::from_raw(5)),
+            Some(22)
+        );
+    }
+}

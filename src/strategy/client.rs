@@ -1,0 +1,82 @@
+//! What a client of the table is: the trait that Rust clients and scripts share.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use super::contract::{Connect, Store, Transport};
+
+/// One client library or program that systally can drive.
+pub trait Client: Send + Sync {
+    /// What the user types and the tables show; see [`super::is_name`].
+    fn name(&self) -> &str;
+    /// The language it is written for.
+    fn language(&self) -> &str;
+    /// One line for `systally list`.
+    fn description(&self) -> &str;
+    /// The ways to use it, in the order in which rows are listed; never empty.
+    fn modes(&self) -> Vec<Mode>;
+    /// What it speaks to.
+    fn store(&self) -> Store {
+        Store::Redis
+    }
+    /// How it can reach that; never empty.
+    fn transports(&self) -> Vec<Transport>;
+    /// Whether it can run on this machine. The first call may start a program and wait for it, five
+    /// seconds at most; later calls give the same answer at once.
+    fn presence(&self) -> Presence;
+    /// Program and arguments of its worker.
+    fn command(&self) -> Vec<OsString>;
+}
+
+/// One way to use a client.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mode {
+    /// The middle part of a strategy's name.
+    pub name: String,
+    /// When connections are made.
+    pub connect: Connect,
+    /// Whether operations go out in batches of the plan's pipeline depth; one by one otherwise.
+    pub pipeline: bool,
+    /// Whether it takes the pipeline depth when the user gives one, although it is no pipeline mode: the
+    /// floor does, so that it can stand beside a pipeline of the same depth.
+    pub depth_when_asked: bool,
+    /// Whether it runs when the user names no strategy.
+    pub default: bool,
+    /// Whether it shows a known mistake, so that its figure is not to be believed. It runs only when it
+    /// is named.
+    pub demonstration: bool,
+    /// Handed to the worker unchanged.
+    pub options: BTreeMap<String, serde_json::Value>,
+    /// One line for `systally list`.
+    pub description: String,
+}
+
+impl Mode {
+    /// Where the mode stands among those of its client: connecting each time, then kept connections,
+    /// then pipelines, and by name within each.
+    pub(super) fn rank(&self) -> (bool, u8, &str) {
+        let connect = match self.connect {
+            Connect::PerOp => 0,
+            Connect::PersistentPerOp => 1,
+            Connect::Once | Connect::Persistent => 2,
+        };
+        (self.pipeline, connect, &self.name)
+    }
+}
+
+/// Whether a client can run on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Presence {
+    /// It can.
+    Ready {
+        /// Its version as it says itself; empty when it does not.
+        version: String,
+    },
+    /// It cannot.
+    Missing {
+        /// Why, in one clause.
+        why: String,
+        /// The command that installs it.
+        install: String,
+    },
+}

@@ -1,0 +1,42 @@
+//! No client at all: the loop alone. It makes no system call in the window. If it shows clock_gettime,
+//! this machine reads its clock through the kernel, and every worker pays for it.
+
+use super::RustClient;
+use super::failure::Fail;
+use super::harness::Worker;
+use super::round::Round;
+use crate::strategy::client::Mode;
+use crate::strategy::contract::{Connect, Spec};
+
+pub(super) const CLIENT: RustClient = RustClient {
+    name: "noop",
+    description: "no client: the worker's own loop, to see what it adds",
+    version: env!("CARGO_PKG_VERSION"),
+    modes,
+    set_up,
+};
+
+fn modes() -> Vec<Mode> {
+    vec![Mode {
+        name: "loop".to_owned(),
+        connect: Connect::Once,
+        pipeline: false,
+        depth_when_asked: false,
+        default: false,
+        demonstration: true,
+        options: std::collections::BTreeMap::new(),
+        description: "claims operations and makes none".to_owned(),
+    }]
+}
+
+struct Noop;
+
+impl Worker for Noop {
+    fn run(&mut self, round: &mut Round) {
+        round.drive(|_, _| {});
+    }
+}
+
+fn set_up(_: &Spec) -> Result<Box<dyn Worker>, Fail> {
+    Ok(Box::new(Noop))
+}
