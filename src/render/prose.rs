@@ -74,6 +74,11 @@ pub(super) fn banner(record: &Record) -> Option<String> {
         1 => "1 row was".to_owned(),
         n => format!("{n} rows were"),
     };
+    if record.kind == Kind::Import {
+        return (!record.complete).then(|| {
+            "INCOMPLETE: parts of the traced run are not in the file; what is missing is not zero".to_owned()
+        });
+    }
     (!record.complete).then(|| {
         format!(
             "INCOMPLETE: the run ended before its plan did; {rows} begun, and what is missing is not zero"
