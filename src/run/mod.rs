@@ -267,12 +267,13 @@ impl Bench<'_> {
             server: Some(self.server.info().clone()),
             plan: self.settings.plan.clone(),
             strategies,
-            limits: limits::check_all(&Root::live(), &self.load(states)),
+            limits: limits::check_bench(&Root::live(), &self.load(states)),
             counters: Counters {
                 before: frame.before.clone(),
                 after: self.counters(&Root::live()),
             },
             findings: Vec::new(),
+            imports: Vec::new(),
         };
         record.findings = explain(&record);
         record
