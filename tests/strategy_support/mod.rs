@@ -32,6 +32,7 @@ pub(crate) fn request() -> Request {
         window: Window::Markers,
         selection: Selection::All,
         pin: false,
+        cpu_time: false,
     }
 }
 
@@ -123,6 +124,7 @@ impl Session for PlainSession {
         Ok(Outcome {
             exits,
             tallies: Measured::NotMeasured("no engine".into()),
+            windows: Vec::new(),
             cpu: Measured::NotMeasured("no engine".into()),
             tracees: 0,
             notes: Vec::new(),
