@@ -31,6 +31,7 @@ pub(crate) fn request() -> Request {
         window: Window::Markers,
         selection: Selection::All,
         pin: false,
+        cpu_time: false,
     }
 }
 
@@ -122,6 +123,7 @@ impl Session for PlainSession {
         Ok(Outcome {
             exits,
             tallies: Measured::NotMeasured("no engine".into()),
+            windows: Vec::new(),
             cpu: Measured::NotMeasured("no engine".into()),
             tracees: 0,
             notes: Vec::new(),
@@ -218,7 +220,11 @@ impl Redis {
         }
     }
 
-    fn socket(&self) -> PathBuf {
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
         self.folder.path().join("redis.sock")
     }
 
