@@ -15,7 +15,7 @@ use crate::record::{PlanInfo, Record, ServerOrigin, Status, wire};
 use crate::render::{self, Format, View};
 use crate::run::interrupt::Interrupt;
 use crate::run::{Bench, Progress, RoundLength, Save, Settings};
-use crate::server::{PrivateOptions, Server, ServerChoice, Target};
+use crate::server::{PrivateOptions, Server, ServerChoice, ServerError, Target};
 use crate::strategy::contract::{Connect, KeyOrder, Keys};
 use crate::strategy::{Registry, ScriptSource, Strategy, program_strategies};
 
@@ -59,7 +59,17 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
         .map(|name| baseline(&rows, name))
         .transpose()?;
     let interrupt = Interrupt::install().context("cannot handle signals")?;
-    let mut server = Server::start(server_choice(&args.server)?, &interrupt)?;
+    let mut server = Server::start(server_choice(&args.server)?, &interrupt).map_err(|error| {
+        let code = if matches!(error, ServerError::Interrupted { .. }) {
+            Code::Incomplete
+        } else {
+            Code::Failed
+        };
+        CommandError {
+            code,
+            error: error.into(),
+        }
+    })?;
     let rows: Vec<Row> = if args.strategies.is_empty() && args.program.is_empty() {
         rows.into_iter()
             .filter(|r| server.endpoint(r.strategy.transport).is_some())
@@ -148,7 +158,7 @@ fn baseline(rows: &[Row], name: &str) -> Result<usize, CommandError> {
         .code(Code::Usage)
 }
 
-fn server_choice(args: &ServerArgs) -> Result<ServerChoice, CommandError> {
+pub(super) fn server_choice(args: &ServerArgs) -> Result<ServerChoice, CommandError> {
     if args.builtin_server {
         return Ok(ServerChoice::BuiltIn {
             options: PrivateOptions::default(),

@@ -1,7 +1,11 @@
 //! How system calls are counted: the contract that every engine keeps, and the list of engines.
 
+mod bpf;
 mod none;
+pub mod perf;
+mod plain;
 mod ptrace;
+mod rights;
 mod start;
 
 use std::collections::BTreeMap;
@@ -13,7 +17,9 @@ use std::time::Duration;
 use crate::tally::PhaseTallies;
 use crate::units::{Measured, Nanos};
 
+pub use bpf::Bpf;
 pub use none::Untraced;
+pub use perf::Perf;
 pub use ptrace::Ptrace;
 
 /// The engines, in the order in which `auto` prefers them for a full count.
@@ -21,6 +27,10 @@ pub use ptrace::Ptrace;
 pub enum EngineKind {
     /// Native ptrace: every call, errno and time, without rights.
     Ptrace,
+    /// BPF programs: every call, errno and time at nearly full speed, with CAP_BPF and CAP_PERFMON.
+    Bpf,
+    /// Counters of the kernel for a few chosen calls, at nearly full speed, mostly without rights.
+    Perf,
     /// No tracer: the program runs at full speed and nothing is counted (timed rounds).
     None,
 }
@@ -30,6 +40,8 @@ impl EngineKind {
     pub fn name(self) -> &'static str {
         match self {
             EngineKind::Ptrace => "ptrace",
+            EngineKind::Bpf => "bpf",
+            EngineKind::Perf => "perf",
             EngineKind::None => "none",
         }
     }
@@ -92,6 +104,9 @@ pub enum Stdio {
     Inherit,
     /// Pipes for stdin, stdout and stderr, handed out by [`Session::pipes`].
     Piped,
+    /// systally's own but for stdout, which is a pipe handed out by [`Session::pipes`]; the other two
+    /// descriptors handed out lead nowhere.
+    PipedOutput,
 }
 
 /// systally's ends of the pipes of one program, with `O_CLOEXEC` set.
@@ -259,12 +274,14 @@ pub trait Engine: Send + Sync {
 }
 
 /// All engines, in the order of [`EngineKind`].
-pub const ENGINES: &[&dyn Engine] = &[&Ptrace, &Untraced];
+pub const ENGINES: &[&dyn Engine] = &[&Ptrace, &Bpf, &Perf, &Untraced];
 
 /// The engine of a kind.
 pub fn engine(kind: EngineKind) -> &'static dyn Engine {
     match kind {
         EngineKind::Ptrace => &Ptrace,
+        EngineKind::Bpf => &Bpf,
+        EngineKind::Perf => &Perf,
         EngineKind::None => &Untraced,
     }
 }

@@ -141,7 +141,9 @@ impl Bench<'_> {
                 Presence::Ready { version } => state.client.version = version,
                 Presence::Missing { why, install } => state.skip(format!("{why}; to install: {install}")),
             }
-            if self.server.endpoint(row.strategy.transport).is_none() {
+            if let Some(why) = row.strategy.client.store().out_of_reach() {
+                state.skip(why.to_owned());
+            } else if self.server.endpoint(row.strategy.transport).is_none() {
                 state.skip(match row.strategy.transport {
                     Transport::Tcp => {
                         "the server was named by its UNIX socket only; add -h HOST -p PORT".to_owned()
@@ -149,6 +151,7 @@ impl Bench<'_> {
                     Transport::Unix => {
                         "the server was named by its TCP address only; add -s SOCKET".to_owned()
                     }
+                    Transport::Local => "the transport local leads to no server".to_owned(),
                 });
             }
         }
@@ -264,12 +267,13 @@ impl Bench<'_> {
             server: Some(self.server.info().clone()),
             plan: self.settings.plan.clone(),
             strategies,
-            limits: limits::check_all(&Root::live(), &self.load(states)),
+            limits: limits::check_bench(&Root::live(), &self.load(states)),
             counters: Counters {
                 before: frame.before.clone(),
                 after: self.counters(&Root::live()),
             },
             findings: Vec::new(),
+            imports: Vec::new(),
         };
         record.findings = explain(&record);
         record

@@ -16,6 +16,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, soc
 use redis::Value;
 
 use super::error::{OtherProtocol, Trouble, Waiting};
+use super::identity;
 use crate::strategy::contract::Endpoint;
 use crate::units::escape;
 
@@ -128,7 +129,8 @@ impl Control {
         match self.call(PING, &[]) {
             Ok(Value::SimpleString(said)) if said.eq_ignore_ascii_case("pong") => Ok(()),
             Ok(other) => {
-                let begins = escape(&format!("{other:?}"), SHOWN_BYTES);
+                let said = identity::text(&other).unwrap_or_else(|| format!("{other:?}"));
+                let begins = escape(&said, SHOWN_BYTES);
                 Err(Trouble::NotRedis {
                     begins,
                     looks_like: None,

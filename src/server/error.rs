@@ -44,7 +44,7 @@ pub enum ServerError {
     #[error(transparent)]
     NotFound(#[from] NotFound),
     /// A server program was found and did not start.
-    #[error("{program} did not start: {health}")]
+    #[error("{program} did not start: {health}; correct that, or do without it with --builtin-server")]
     NotStarted {
         /// Path of the program, escaped.
         program: String,
@@ -52,7 +52,10 @@ pub enum ServerError {
         health: Health,
     },
     /// A server program started and never became ready.
-    #[error("{program} did not answer within {} s after its start: {health}", limit.as_secs())]
+    #[error(
+        "{program} did not answer within {} s after its start: {health}; try again, or do without it with --builtin-server",
+        limit.as_secs()
+    )]
     NotReady {
         /// Path of the program, escaped.
         program: String,
@@ -215,7 +218,7 @@ impl fmt::Display for Trouble {
             }
             Trouble::NotPermitted => write!(
                 f,
-                "not permitted: connecting needs the right to write to the socket; join its group, or set `unixsocketperm`"
+                "not permitted: connecting needs the right to write to the socket and to enter its folders; join its group, or set `unixsocketperm`"
             ),
             Trouble::NameNotFound(said) => {
                 write!(

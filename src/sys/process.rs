@@ -2,7 +2,7 @@
 //! out of a blocking call, and dying the way a child died.
 #![allow(unsafe_code)]
 
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
 
 use nix::errno::Errno;
@@ -132,6 +132,12 @@ impl PidFd {
     }
 }
 
+impl AsFd for PidFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 /// The address of one side of a socket as raw `sockaddr` bytes.
 ///
 /// # Errors
@@ -207,9 +213,12 @@ impl Bell {
             // SAFETY: the handler does nothing, which is safe at any moment.
             unsafe { nix::sys::signal::sigaction(BELL, &action) }.map(drop)
         }))?;
-        let mut only_bell = SigSet::all();
-        only_bell.remove(BELL);
-        only_bell.thread_set_mask()?;
+        let mut others = SigSet::all();
+        others.remove(BELL);
+        // The kernel sends SIGCHLD for each stop of a tracee. It is dropped at once where it is ignored and
+        // not blocked; blocked here, it would wake another thread each time.
+        others.remove(Signal::SIGCHLD);
+        others.thread_set_mask()?;
         Ok(Bell {
             thread: nix::unistd::gettid(),
         })

@@ -7,6 +7,9 @@ use std::borrow::Cow;
 pub struct Errno(pub i32);
 
 impl Errno {
+    /// Stands for failures that a source counts without telling them apart.
+    pub const OTHER: Errno = Errno(0);
+
     /// Whether this is one of the codes with which the kernel tells itself to restart the call after a
     /// signal (`include/linux/errno.h`): visible to tracers only, and not a failure.
     pub fn is_restart(self) -> bool {
@@ -22,6 +25,7 @@ impl Errno {
             515 => Some("ENOIOCTLCMD"),
             516 => Some("ERESTART_RESTARTBLOCK"),
             524 => Some("ENOTSUPP"),
+            0 => Some("other"),
             _ => None,
         };
         if let Some(name) = internal {

@@ -42,6 +42,9 @@ pub struct CallTally {
     pub restarts: BTreeMap<Errno, u64>,
     /// Wall time between entry and return, as the engine saw it (a slow engine adds to it).
     pub wall: Nanos,
+    /// Calls by duration, where the engine sorts them: by log2 of the nanoseconds; the least and the
+    /// greatest key stand for everything below and above them.
+    pub times: BTreeMap<u8, u64>,
     /// System CPU time between entry and return, where the engine can tell.
     pub cpu: Nanos,
     /// Bytes moved by successful data calls (sends, receives, reads, writes); peeks are not counted.
@@ -65,6 +68,9 @@ impl CallTally {
             *self.restarts.entry(*errno).or_default() += n;
         }
         self.wall += other.wall;
+        for (log2, n) in &other.times {
+            *self.times.entry(*log2).or_default() += n;
+        }
         self.cpu += other.cpu;
         self.bytes += other.bytes;
         self.peeks += other.peeks;

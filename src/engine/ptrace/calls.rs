@@ -12,7 +12,7 @@ use super::tracing::{NEAR_THE_END, Tracing, checked};
 use super::window::{CLOSING, OPENING};
 use crate::engine::EngineError;
 use crate::sys::ptrace::{Entry, PtraceError, Stopped, SyscallStop, Until};
-use crate::tally::{Abi, Errno, Syscall};
+use crate::tally::{Abi, Errno, Phase, Syscall};
 use crate::units::Nanos;
 
 /// The result of a call.
@@ -88,6 +88,9 @@ impl Tracing {
                         memory::read(&stopped, args[1], &mut bytes[..length])
                     };
                     program.window.will_write(&bytes[..n], now);
+                    if let (Phase::Shutdown, Some(observer)) = (program.window.phase(), &self.job.observer) {
+                        observer.phase(program.index, Phase::Shutdown);
+                    }
                 }
             }
             Role::ExitGroup if program.root == tracee.tgid => self.ask_usage = NEAR_THE_END,
@@ -145,6 +148,9 @@ impl Tracing {
                     let length = usize::try_from(length).unwrap_or(usize::MAX).min(bytes.len());
                     let n = memory::read(stopped, call.args[1], &mut bytes[..length]);
                     program.window.has_read(&bytes[..n], now);
+                    if let (Phase::Loop, Some(observer)) = (program.window.phase(), &self.job.observer) {
+                        observer.phase(program.index, Phase::Loop);
+                    }
                 }
                 self.moved(stopped, call, result, owner);
             }

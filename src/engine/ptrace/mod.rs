@@ -29,6 +29,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use nix::sys::signal::SigSet;
+use nix::unistd::Pid;
 
 use self::affinity::Pin;
 use self::availability::Rights;
@@ -36,6 +37,7 @@ use self::session::PtraceSession;
 use self::tracing::{Control, Job};
 use super::{Availability, Capabilities, Engine, EngineError, EngineKind, Program, Request, Session};
 use crate::proc::Root;
+use crate::tally::Phase;
 
 /// The engine. See the module.
 #[derive(Debug, Clone, Copy, Default)]
@@ -62,52 +64,73 @@ impl Engine for Ptrace {
     }
 
     fn launch(&self, programs: Vec<Program>, request: &Request) -> Result<Box<dyn Session>, EngineError> {
-        let watches = roles::watches(&request.selection, request.window, request.pin);
-        let filter = filter::build(&request.selection, &watches).ok_or(EngineError::Broken {
-            engine: EngineKind::Ptrace,
-            what: "the chosen calls need a longer filter than the kernel accepts; choose fewer, or all"
-                .to_owned(),
-        })?;
-        let rights = Rights::read(&Root::live());
-        let no_new_privs = !filter.is_empty() && !rights.may_filter;
-        let mut notes = BTreeSet::new();
-        if no_new_privs {
-            notes.insert(
-                "the program ran with no_new_privs, which counting only chosen calls needs without CAP_SYS_ADMIN; \
-                 set-user-ID programs get no rights then"
-                    .to_owned(),
-            );
-        }
-        let mask = SigSet::thread_get_mask().map_err(|source| EngineError::System {
-            operation: "read the signal mask",
-            pid: 0,
-            source,
-        })?;
-        let control = Arc::new(Control::default());
-        let job = |programs, pin| Job {
-            programs,
-            request: request.clone(),
-            filter: filter.clone(),
-            no_new_privs,
-            may_trace_privileged: rights.may_trace_all,
-            pin,
-            mask,
-            control: Arc::clone(&control),
-        };
-        let pins = pins(request, programs.len());
-        let mut shares: Vec<Vec<(usize, Program)>> = pins.iter().map(|_| Vec::new()).collect();
-        for (index, program) in programs.into_iter().enumerate() {
-            let share = index % shares.len();
-            shares[share].push((index, program));
-        }
-        let jobs = shares
-            .into_iter()
-            .zip(pins)
-            .map(|(programs, pin)| job(programs, pin))
-            .collect();
-        let session = PtraceSession::launch(jobs, Arc::clone(&control), request.pin, notes)?;
-        Ok(Box::new(session))
+        launch_observed(programs, request, None)
     }
+}
+
+/// Told of the moments of programs that are followed; by tracer threads, while the program stands still.
+pub(super) trait Observer: Send + Sync {
+    /// A program is about to be executed.
+    ///
+    /// # Errors
+    /// When it must not be; nothing of the session is left running then.
+    fn held(&self, program: usize, pid: Pid) -> Result<(), EngineError>;
+    /// A program has come to another phase.
+    fn phase(&self, program: usize, phase: Phase);
+}
+
+/// Starts programs under ptrace as [`Ptrace`] does, for an engine that counts by other means.
+pub(super) fn launch_observed(
+    programs: Vec<Program>,
+    request: &Request,
+    observer: Option<Arc<dyn Observer>>,
+) -> Result<Box<dyn Session>, EngineError> {
+    let watches = roles::watches(&request.selection, request.window, request.pin);
+    let filter = filter::build(&request.selection, &watches).ok_or(EngineError::Broken {
+        engine: EngineKind::Ptrace,
+        what: "the chosen calls need a longer filter than the kernel accepts; choose fewer, or all"
+            .to_owned(),
+    })?;
+    let rights = Rights::read(&Root::live());
+    let no_new_privs = !filter.is_empty() && !rights.may_filter;
+    let mut notes = BTreeSet::new();
+    if no_new_privs {
+        notes.insert(
+            "the program ran with no_new_privs, which counting only chosen calls needs without CAP_SYS_ADMIN; \
+             set-user-ID programs get no rights then"
+                .to_owned(),
+        );
+    }
+    let mask = SigSet::thread_get_mask().map_err(|source| EngineError::System {
+        operation: "read the signal mask",
+        pid: 0,
+        source,
+    })?;
+    let control = Arc::new(Control::default());
+    let job = |programs, pin| Job {
+        programs,
+        request: request.clone(),
+        filter: filter.clone(),
+        no_new_privs,
+        may_trace_privileged: rights.may_trace_all,
+        pin,
+        mask,
+        control: Arc::clone(&control),
+        observer: observer.clone(),
+    };
+    let pins = pins(request, programs.len());
+    let mut shares: Vec<Vec<(usize, Program)>> = pins.iter().map(|_| Vec::new()).collect();
+    for (index, program) in programs.into_iter().enumerate() {
+        let share = index % shares.len();
+        shares[share].push((index, program));
+    }
+    let jobs = shares
+        .into_iter()
+        .zip(pins)
+        .map(|(programs, pin)| job(programs, pin))
+        .collect();
+    let session = PtraceSession::launch(jobs, Arc::clone(&control), request.pin, notes)?;
+    Ok(Box::new(session))
 }
 
 /// One entry per tracer thread: as many as there are CPUs to use, but no more than programs.

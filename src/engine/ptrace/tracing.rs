@@ -13,12 +13,12 @@ use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 
 use super::affinity::{Change, Crowd, Pin};
-use super::availability;
 use super::descriptors::Descriptors;
 use super::fast::FastMap;
 use super::peers::Peers;
 use super::roles::{Role, Roles};
 use super::state::{InCall, ProgramState, Tracee};
+use super::{Observer, availability};
 use crate::engine::start::{self, ChildEnds};
 use crate::engine::{EngineError, EngineKind, Exit, Pipes, Program, Request};
 use crate::proc::Root;
@@ -53,6 +53,8 @@ pub(super) struct Job {
     pub(super) mask: SigSet,
     /// Orders.
     pub(super) control: Arc<Control>,
+    /// Who wants to be told of what happens.
+    pub(super) observer: Option<Arc<dyn Observer>>,
 }
 
 /// A program that has been executed.
@@ -214,6 +216,13 @@ impl Tracing {
             let _ = kill(pid, Signal::SIGKILL);
             let _ = wait4(pid.as_raw(), libc::__WALL, None);
             return Err(EngineError::Denied { why, fix });
+        }
+        if let Some(observer) = &self.job.observer
+            && let Err(error) = observer.held(index, pid)
+        {
+            let _ = kill(pid, Signal::SIGKILL);
+            let _ = wait4(pid.as_raw(), libc::__WALL, None);
+            return Err(error);
         }
         if let Some(pin) = &self.job.pin {
             let _ = pin.hold(pid);

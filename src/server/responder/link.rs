@@ -127,12 +127,30 @@ impl Link {
         session: &mut Session,
         others: &[Option<Session>],
     ) -> Fate {
-        let mut start = 0;
-        let mut wants_more = false;
-        while !session.closing && !wants_more {
-            if self.waiting() > OUTPUT_PAUSE && (self.send(state) == Fate::Closed || self.waiting() > 0) {
-                break;
+        loop {
+            let exhausted = self.execute(state, session, others);
+            if self.send(state) == Fate::Closed {
+                return Fate::Closed;
             }
+            if self.waiting() > 0 {
+                // epoll tells when the socket takes more.
+                return Fate::Open;
+            }
+            if session.closing {
+                return Fate::Closed;
+            }
+            // Nothing would tell of commands that are left here when everything has been sent.
+            if exhausted {
+                return Fate::Open;
+            }
+        }
+    }
+
+    /// Executes commands until none is whole, or too much output waits; whether it was the former.
+    fn execute(&mut self, state: &mut State, session: &mut Session, others: &[Option<Session>]) -> bool {
+        let mut start = 0;
+        let mut exhausted = false;
+        while !session.closing && !exhausted && !self.is_paused() {
             match self.parser.next(&self.input[start..], session.authenticated) {
                 Ok(Parsed::Command(args, taken)) => {
                     commands::execute(state, session, others, args, &mut self.output);
@@ -140,7 +158,7 @@ impl Link {
                     session.closing |= self.output.len() - self.sent > commands::MAX_OUTPUT;
                 }
                 Ok(Parsed::Nothing(taken)) => start += taken,
-                Ok(Parsed::Incomplete) => wants_more = true,
+                Ok(Parsed::Incomplete) => exhausted = true,
                 Err(ProtocolError(text)) => {
                     let text = format!("ERR {text}");
                     state.stats.error(text.as_bytes());
@@ -150,12 +168,7 @@ impl Link {
             }
         }
         self.forget(start);
-        let fate = self.send(state);
-        if session.closing && self.waiting() == 0 {
-            Fate::Closed
-        } else {
-            fate
-        }
+        exhausted
     }
 
     /// Drops what has been understood.
@@ -173,13 +186,13 @@ impl Link {
         self.output.len() - self.sent
     }
 
-    /// Whether commands may be waiting in the input although everything that arrived was read.
-    pub(super) fn is_paused(&self) -> bool {
+    /// Whether so much output waits that no further command is executed, and no more input read.
+    fn is_paused(&self) -> bool {
         self.waiting() > OUTPUT_PAUSE
     }
 
     /// Sends as much as the socket takes.
-    pub(super) fn send(&mut self, state: &mut State) -> Fate {
+    fn send(&mut self, state: &mut State) -> Fate {
         while self.waiting() > 0 {
             match self.socket.write(&self.output[self.sent..]) {
                 Ok(0) => break,
@@ -188,7 +201,15 @@ impl Link {
                     state.stats.output += n as u64;
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == ErrorKind::WouldBlock => return Fate::Open,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    // What has been sent must not pile up before a slow reader; dropped only when it is the
+                    // larger part, so that the rest is not moved over and over.
+                    if self.sent > OUTPUT_PAUSE.max(self.waiting()) {
+                        self.output.drain(..self.sent);
+                        self.sent = 0;
+                    }
+                    return Fate::Open;
+                }
                 Err(_) => return Fate::Closed,
             }
         }

@@ -209,3 +209,153 @@ impl Call<'_, '_> {
         self.session.closing
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::request::{Parsed, Parser};
+    use super::super::state::Config;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn state() -> State {
+        State::new(Config {
+            maxclients: 10,
+            requirepass: Vec::new(),
+            tcp_backlog: 511,
+            port: 1,
+            unixsocket: "/s".into(),
+        })
+    }
+
+    /// Executes everything that `input` holds and returns the replies of each command, until the session
+    /// wants to be closed.
+    fn feed(state: &mut State, session: &mut Session, input: &[u8]) -> Vec<Vec<u8>> {
+        let (mut parser, mut at, mut all) = (Parser::default(), 0, Vec::new());
+        while !session.closing {
+            match parser.next(&input[at..], session.authenticated) {
+                Ok(Parsed::Command(args, taken)) => {
+                    let mut out = Vec::new();
+                    execute(state, session, &[], args, &mut out);
+                    all.push(out);
+                    at += taken;
+                }
+                Ok(Parsed::Nothing(taken)) => at += taken,
+                Ok(Parsed::Incomplete) | Err(_) => break,
+            }
+        }
+        all
+    }
+
+    fn session() -> Session {
+        Session::new(1, 5, "127.0.0.1:2".into(), "127.0.0.1:1".into(), true)
+    }
+
+    /// Whether these bytes are whole replies, judged by a parser that is not ours.
+    fn is_well_formed(mut bytes: &[u8], protocol: super::super::reply::Protocol) -> bool {
+        use super::super::reply::Protocol;
+        while !bytes.is_empty() {
+            let taken = match protocol {
+                Protocol::Resp2 => redis_protocol::resp2::decode::decode(bytes)
+                    .ok()
+                    .flatten()
+                    .map(|(_, n)| n),
+                Protocol::Resp3 => redis_protocol::resp3::decode::complete::decode(bytes)
+                    .ok()
+                    .flatten()
+                    .map(|(_, n)| n),
+            };
+            match taken {
+                Some(taken) if taken > 0 => bytes = &bytes[taken..],
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    fn encode(words: &[Vec<u8>]) -> Vec<u8> {
+        let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            bytes.extend_from_slice(word);
+            bytes.extend_from_slice(b"\r\n");
+        }
+        bytes
+    }
+
+    /// A command of the table, with words that its options know and some that they do not.
+    fn command() -> impl Strategy<Value = Vec<u8>> {
+        let options = "(?i)(ex|px|exat|nx|xx|get|keepttl|gt|lt|on|off|auth|default|setname|lib-name|id|type|all|save|[0-9-]{1,19}|k[0-2]|\\*)";
+        let word = prop_oneof![
+            4 => proptest::string::string_regex(options).unwrap().prop_map(String::into_bytes),
+            // The other parser wants errors in UTF-8, and an error may quote a word.
+            1 => prop::collection::vec(0u8..128, 0..8),
+        ];
+        (0..TABLE.len(), prop::collection::vec(word, 0..6)).prop_map(|(at, words)| {
+            let name = TABLE[at].name.split('|').map(|part| part.as_bytes().to_vec());
+            encode(&name.chain(words).collect::<Vec<_>>())
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(input in prop::collection::vec(any::<u8>(), 0..400)) {
+            feed(&mut state(), &mut session(), &input);
+        }
+
+        #[test]
+        fn any_commands_have_one_whole_reply_each(commands in prop::collection::vec(command(), 0..30)) {
+            let (mut state, mut session) = (state(), session());
+            for command in commands {
+                let talk = session.talk;
+                for reply in feed(&mut state, &mut session, &command) {
+                    prop_assert!(
+                        is_well_formed(&reply, session.protocol),
+                        "{} -> {}", String::from_utf8_lossy(&command), String::from_utf8_lossy(&reply)
+                    );
+                    prop_assert!(!reply.is_empty() || talk != Talk::On || session.talk != Talk::On);
+                }
+                if session.closing {
+                    break;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn other_connections_are_listed() {
+        let others = [None, Some(Session::new(7, 9, "/s:0".into(), "/s:0".into(), true))];
+        let mut out = Vec::new();
+        let (mut state, mut me) = (state(), session());
+        let words = [b"CLIENT".as_slice(), b"LIST"].concat();
+        execute(
+            &mut state,
+            &mut me,
+            &others,
+            Args::new(&words, &[0..6, 6..10]),
+            &mut out,
+        );
+        let text = String::from_utf8(out).unwrap();
+        assert!(
+            text.contains("id=1 addr=127.0.0.1:2 ") && text.contains("id=7 addr=/s:0 "),
+            "{text}"
+        );
+        assert!(
+            text.contains(" flags=U ") && text.contains(" cmd=client|list "),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_password_is_wanted_from_those_who_come_after_it() {
+        let (mut state, mut first) = (state(), session());
+        feed(&mut state, &mut first, b"CONFIG SET requirepass pw\r\n");
+        let mut stranger = Session::new(2, 6, "a".into(), "b".into(), false);
+        let replies = feed(
+            &mut state,
+            &mut stranger,
+            b"GET k\r\nAUTH no\r\nHELLO 3 AUTH default pw\r\nGET k\r\n",
+        );
+        let starts: Vec<&[u8]> = replies.iter().map(|reply| &reply[..3]).collect();
+        assert_eq!(starts, [&b"-NO"[..], b"-WR", b"%7\r", b"_\r\n"]);
+    }
+}

@@ -1,0 +1,189 @@
+//! The counters of all programs of a session, read whenever a program's phase changes.
+
+use std::sync::{Mutex, PoisonError};
+
+use nix::errno::Errno as SysErrno;
+use nix::unistd::Pid;
+
+use super::calls::Chosen;
+use crate::engine::ptrace::Observer;
+use crate::engine::{EngineError, Window};
+use crate::sys::perf::{Counter, Whose};
+use crate::tally::{Errno, Phase, PhaseTallies, Syscall};
+
+/// What one call is counted by, in the order of [`Counters::open`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Counts {
+    returns: u64,
+    failed: u64,
+    again: u64,
+}
+
+/// Returns of calls that give the child of a fork a return of its own, with the result 0, which was no
+/// call of the child's.
+const FORKS: [i64; 2] = [libc::SYS_clone, libc::SYS_clone3];
+#[cfg(target_arch = "x86_64")]
+const OLD_FORKS: &[i64] = &[libc::SYS_fork, libc::SYS_vfork];
+#[cfg(not(target_arch = "x86_64"))]
+const OLD_FORKS: &[i64] = &[];
+
+/// Failures, restarts apart (include/linux/errno.h).
+const FAILED: &str = "ret < 0 && (ret > -512 || ret < -516)";
+
+/// The counters of one call in one program.
+#[derive(Debug)]
+struct Counters {
+    call: Syscall,
+    returns: Counter,
+    failed: Counter,
+    again: Counter,
+}
+
+impl Counters {
+    fn open(chosen: Chosen, pid: i32) -> Result<Counters, SysErrno> {
+        let counter = |filter: Option<&str>| {
+            let counter = Counter::open(chosen.tracepoint, Whose::Program(pid))?;
+            if let Some(filter) = filter {
+                counter.filter(filter)?;
+            }
+            Ok(counter)
+        };
+        let number = chosen.call.number as i64;
+        let is_fork = FORKS.contains(&number) || OLD_FORKS.contains(&number);
+        Ok(Counters {
+            call: chosen.call,
+            returns: counter(is_fork.then_some("ret != 0"))?,
+            failed: counter(Some(FAILED))?,
+            again: counter(Some(&format!("ret == -{}", libc::EAGAIN)))?,
+        })
+    }
+
+    fn read(&self) -> Result<Counts, SysErrno> {
+        Ok(Counts {
+            returns: self.returns.read()?,
+            failed: self.failed.read()?,
+            again: self.again.read()?,
+        })
+    }
+}
+
+/// One program's counters and what they have come to.
+#[derive(Debug)]
+struct Lane {
+    counters: Vec<Counters>,
+    last: Vec<Counts>,
+    phase: Phase,
+    tallies: PhaseTallies,
+}
+
+impl Lane {
+    /// Adds what was counted since the last time to the present phase, and goes on to the next.
+    fn change(&mut self, next: Phase) -> Result<(), SysErrno> {
+        for (counters, last) in self.counters.iter().zip(&mut self.last) {
+            let now = counters.read()?;
+            let call = self.tallies.phase(self.phase).of(counters.call);
+            call.calls += now.returns - last.returns;
+            let again = now.again - last.again;
+            let other = (now.failed - last.failed).saturating_sub(again);
+            for (errno, n) in [(Errno(libc::EAGAIN), again), (Errno::OTHER, other)] {
+                if n > 0 {
+                    *call.errors.entry(errno).or_default() += n;
+                }
+            }
+            *last = now;
+        }
+        self.phase = next;
+        Ok(())
+    }
+}
+
+/// The counters of a session. Tracer threads add to it while programs run.
+#[derive(Debug)]
+pub(super) struct Board {
+    chosen: Vec<Chosen>,
+    first: Phase,
+    lanes: Mutex<Vec<Option<Lane>>>,
+    /// The first read that failed, after which there is no exact count.
+    failed: Mutex<Option<SysErrno>>,
+}
+
+impl Board {
+    /// For so many programs.
+    pub(super) fn new(chosen: Vec<Chosen>, programs: usize, window: Window) -> Board {
+        let first = match window {
+            Window::Whole => Phase::Loop,
+            Window::Markers => Phase::Startup,
+        };
+        let lanes = std::iter::repeat_with(|| None).take(programs).collect();
+        Board {
+            chosen,
+            first,
+            lanes: Mutex::new(lanes),
+            failed: Mutex::new(None),
+        }
+    }
+
+    /// Reads all counters for the last time and closes them.
+    ///
+    /// # Errors
+    /// The first read that failed.
+    pub(super) fn close(&self) -> Result<PhaseTallies, SysErrno> {
+        let mut lanes: Vec<Lane> = {
+            let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *lanes).into_iter().flatten().collect()
+        };
+        let mut all = PhaseTallies::default();
+        let mut result = Ok(());
+        for lane in &mut lanes {
+            result = result.and(lane.change(Phase::Shutdown));
+            all.merge(&lane.tallies);
+        }
+        // The kernel waits some 40 ms for each tracepoint that nobody uses any more, and nobody has to
+        // wait with it. Without a thread it is waited for here.
+        let _ = std::thread::Builder::new()
+            .name("systally-close".to_owned())
+            .spawn(move || drop(lanes));
+        let failed = *self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.map_or(result, Err).map(|()| all)
+    }
+}
+
+impl Observer for Board {
+    fn held(&self, program: usize, pid: Pid) -> Result<(), EngineError> {
+        let opened: Result<Vec<Counters>, SysErrno> = self
+            .chosen
+            .iter()
+            .map(|chosen| Counters::open(*chosen, pid.as_raw()))
+            .collect();
+        let counters = opened.map_err(|source| EngineError::System {
+            operation: "open the counters of the program (raise ulimit -n when it says EMFILE)",
+            pid: pid.as_raw(),
+            source,
+        })?;
+        let lane = Lane {
+            last: vec![Counts::default(); counters.len()],
+            counters,
+            phase: self.first,
+            tallies: PhaseTallies::default(),
+        };
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = lanes.get_mut(program) {
+            *place = Some(lane);
+        }
+        Ok(())
+    }
+
+    fn phase(&self, program: usize, phase: Phase) {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = lanes
+            .get_mut(program)
+            .and_then(Option::as_mut)
+            .map(|lane| lane.change(phase));
+        if let Some(Err(errno)) = changed {
+            self.failed
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get_or_insert(errno);
+        }
+    }
+}

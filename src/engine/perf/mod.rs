@@ -1,0 +1,110 @@
+//! The perf engine: the kernel counts a few chosen calls by tracepoint counters, at nearly full speed and
+//! mostly without rights.
+//!
+//! A counter is a number in the kernel that is inherited by every descendant; there is no buffer of
+//! events, so nothing can be lost. Counters stand at the *return* of calls, where the result can be looked
+//! at: one for all returns, one for failures, one for EAGAIN. Where a phase begins and ends is seen by the
+//! ptrace engine, which follows the programs and stops them at the two marker calls and nowhere else; at
+//! these stops the counters are read, so phases are exact too (`board`).
+//!
+//! The numbers of the tracepoints are known from tracefs, which is for root, or from what `systally setup`
+//! has kept (`ids`); each is tried with calls of our own before it is believed (`calls`).
+//!
+//! What it does not see: other calls than the chosen ones (eight at most), other errors than EAGAIN by
+//! name, calls by another ABI, times, and calls that never return.
+
+mod availability;
+mod board;
+mod calls;
+mod ids;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use self::ids::{CACHE, IdsError, keep};
+
+use self::board::Board;
+use super::ptrace::launch_observed;
+use super::{
+    Availability, Capabilities, Engine, EngineError, EngineKind, Outcome, Pipes, Program, Request, Selection,
+    Session,
+};
+use crate::units::Measured;
+
+/// The engine. See the module.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Perf;
+
+impl Engine for Perf {
+    fn kind(&self) -> EngineKind {
+        EngineKind::Perf
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            all_calls: false,
+            errors: true,
+            time: false,
+            peers: false,
+            phases: true,
+            exact: true,
+        }
+    }
+
+    fn availability(&self) -> Availability {
+        availability::availability()
+    }
+
+    fn launch(&self, programs: Vec<Program>, request: &Request) -> Result<Box<dyn Session>, EngineError> {
+        let chosen = calls::choose(&request.selection).map_err(|error| availability::engine_error(&error))?;
+        let names: Vec<String> = chosen
+            .iter()
+            .map(|chosen| chosen.call.name().into_owned())
+            .collect();
+        let board = Arc::new(Board::new(chosen, programs.len(), request.window));
+        // Nothing is stopped but the markers, so there is nothing to gain from keeping programs on one CPU.
+        let follow = Request {
+            window: request.window,
+            selection: Selection::Only(Vec::new()),
+            pin: false,
+            cpu_time: false,
+        };
+        let observer = Arc::clone(&board);
+        let inner = launch_observed(programs, &follow, Some(observer))?;
+        Ok(Box::new(PerfSession { inner, board, names }))
+    }
+}
+
+/// Programs with counters, followed by ptrace.
+struct PerfSession {
+    inner: Box<dyn Session>,
+    board: Arc<Board>,
+    names: Vec<String>,
+}
+
+impl Session for PerfSession {
+    fn pids(&self) -> &[i32] {
+        self.inner.pids()
+    }
+
+    fn pipes(&mut self) -> Vec<Pipes> {
+        self.inner.pipes()
+    }
+
+    fn signal(&self, signal: i32) {
+        self.inner.signal(signal);
+    }
+
+    fn finish(self: Box<Self>, limit: Option<Duration>) -> Result<Outcome, EngineError> {
+        let mut outcome = self.inner.finish(limit)?;
+        outcome.tallies = match self.board.close() {
+            Ok(tallies) => Measured::Known(tallies),
+            Err(errno) => Measured::NotMeasured(format!("a counter could not be read ({errno})")),
+        };
+        outcome.notes.push(format!(
+            "only these calls were counted: {}",
+            self.names.join(", ")
+        ));
+        Ok(outcome)
+    }
+}
