@@ -112,14 +112,26 @@ impl Run {
         self
     }
 
-    pub(crate) fn start(mut self) -> Running {
+    /// Runs another command in the program's place, with the same surroundings.
+    pub(crate) fn instead(&mut self, command: Command) {
+        self.command = command;
+        self.surround();
+    }
+
+    pub(crate) fn start(self) -> Running {
+        let mut running = self.start_unread();
+        running.stdout = running.child.stdout.take().map(read);
+        running
+    }
+
+    /// Starts it and leaves its standard output to the caller.
+    pub(crate) fn start_unread(mut self) -> Running {
         let mut child = self.command.spawn().unwrap();
-        let stdout = read(child.stdout.take());
-        let stderr = read(child.stderr.take());
+        let stderr = child.stderr.take().map(read);
         Running {
             child,
-            stdout: Some(stdout),
-            stderr: Some(stderr),
+            stdout: None,
+            stderr,
             started: Instant::now(),
             run: self,
         }
@@ -145,8 +157,7 @@ impl Run {
     }
 }
 
-fn read(stream: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
-    let mut stream = stream.unwrap();
+fn read(mut stream: impl Read + Send + 'static) -> JoinHandle<String> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         // A stream that breaks off has brought what it has.
