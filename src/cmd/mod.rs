@@ -130,7 +130,9 @@ mod tests {
 
     #[test]
     fn a_quoted_cause_is_said_once() {
-        let error = anyhow!("no such file").context("cannot open x: no such file").context("starting");
+        let error = anyhow!("no such file")
+            .context("cannot open x: no such file")
+            .context("starting");
         assert_eq!(describe(&error), "starting: cannot open x: no such file");
     }
 }

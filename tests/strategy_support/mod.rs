@@ -221,7 +221,11 @@ impl Redis {
         }
     }
 
-    fn socket(&self) -> PathBuf {
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
         self.folder.path().join("redis.sock")
     }
 
