@@ -305,6 +305,7 @@ fn record(args: &CountArgs, outcome: Outcome, exit: Exit, ops: Option<Ops>, elap
         limits: Vec::new(),
         counters: Counters::default(),
         findings: Vec::new(),
+        imports: Vec::new(),
     };
     record.findings = explain(&record);
     record
