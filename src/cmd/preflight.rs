@@ -249,6 +249,7 @@ fn decide(args: &PreflightArgs) -> Result<(Record, Code), CommandError> {
             .map(|witness| server_info(witness, endpoint.as_ref())),
         plan: args.plan.info(),
         strategies: Vec::new(),
+        imports: Vec::new(),
         limits: readings,
         counters: Counters::default(),
         findings,
