@@ -2,10 +2,12 @@
 
 pub mod bench;
 
+pub mod calls;
 pub mod list;
 pub mod responder;
 pub mod schema;
 pub mod secrets;
+pub mod setup;
 pub mod terminal;
 pub mod worker;
 
