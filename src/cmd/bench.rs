@@ -329,7 +329,10 @@ fn plan_info(args: &BenchArgs, length: RoundLength) -> PlanInfo {
 fn counting(choice: EngineChoice) -> Result<Option<&'static dyn Engine>, CommandError> {
     let kind = match choice {
         EngineChoice::None => return Ok(None),
-        EngineChoice::Auto | EngineChoice::Ptrace => EngineKind::Ptrace,
+        EngineChoice::Auto => first_ready(&[EngineKind::Ptrace, EngineKind::Bpf]),
+        EngineChoice::Ptrace => EngineKind::Ptrace,
+        EngineChoice::Bpf => EngineKind::Bpf,
+        EngineChoice::Perf => EngineKind::Perf,
     };
     let engine = engine::engine(kind);
     match engine.availability() {
@@ -339,6 +342,12 @@ fn counting(choice: EngineChoice) -> Result<Option<&'static dyn Engine>, Command
         ))
         .code(Code::CannotMeasure),
     }
+}
+
+/// The first of these engines that may run here; without any the first, whose reasons are told then.
+fn first_ready(kinds: &[EngineKind]) -> EngineKind {
+    let ready = kinds.iter().find(|kind| engine::engine(**kind).availability() == Availability::Ready);
+    ready.or(kinds.first()).copied().unwrap_or(EngineKind::Ptrace)
 }
 
 /// The second line: what is run, with the long names of the flags.

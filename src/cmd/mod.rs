@@ -5,11 +5,13 @@ pub mod explain;
 pub mod import;
 
 pub mod count;
+pub mod calls;
 pub mod list;
 pub mod preflight;
 pub mod responder;
 pub mod schema;
 pub mod secrets;
+pub mod setup;
 pub mod terminal;
 pub mod worker;
 
