@@ -1,11 +1,10 @@
 //! The commands: one short file each. Only this folder writes to standard output.
 
 pub mod bench;
+pub mod calls;
+pub mod count;
 pub mod explain;
 pub mod import;
-
-pub mod count;
-pub mod calls;
 pub mod list;
 pub mod preflight;
 pub mod responder;

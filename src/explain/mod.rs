@@ -77,7 +77,11 @@ pub const RULES: &[&dyn Rule] = &[
 /// Foreign traces have rules of their own: what holds for a worker that systally ran (its name, its window,
 /// its server) does not hold for them.
 pub fn explain(record: &Record) -> Vec<Finding> {
-    let rules = if record.imports.is_empty() { RULES } else { trace::RULES };
+    let rules = if record.imports.is_empty() {
+        RULES
+    } else {
+        trace::RULES
+    };
     let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule.check(record)).collect();
     findings.extend(unexplained::check(record, &findings));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));

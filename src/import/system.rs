@@ -512,7 +512,10 @@ impl Session {
             ("Connection reset by peer", "ECONNRESET"),
             ("Broken pipe", "EPIPE"),
         ];
-        let by_words = texts.iter().find(|(words, _)| text::contains(line, words)).map(|(_, name)| *name);
+        let by_words = texts
+            .iter()
+            .find(|(words, _)| text::contains(line, words))
+            .map(|(_, name)| *name);
         let went_away = text::contains(line, "went away");
         let number = error_number(line);
         if let (Some(number), Some(name)) = (number, by_words) {
@@ -544,7 +547,9 @@ impl Session {
 
 /// The errno in a client's text: `(99)`, `[115]`, `(61: Connection refused)`, `os error 24`, `Error 111`.
 fn error_number(line: &[u8]) -> Option<u64> {
-    let words = ["fail", "error", "Error", "connect", "progress", "refused", "assign"];
+    let words = [
+        "fail", "error", "Error", "connect", "progress", "refused", "assign",
+    ];
     if !words.iter().any(|word| text::contains(line, word)) {
         return None;
     }

@@ -474,7 +474,8 @@ impl Collector {
         } else {
             state.connecting = false;
         }
-        state.refused = call.errno.is_some() && !matches!(call.errno, Some("EINPROGRESS" | "EISCONN" | "EALREADY"));
+        state.refused =
+            call.errno.is_some() && !matches!(call.errno, Some("EINPROGRESS" | "EISCONN" | "EALREADY"));
         state.peer = Some(peer);
         if !datagram {
             state.kind = Kind::Stream;
