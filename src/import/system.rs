@@ -279,11 +279,11 @@ impl Session {
             return true;
         }
         // systemd: LimitNOFILE=65536
-        if let Some(value) = line.strip_prefix(b"LimitNOFILE=") {
-            if let Some(n) = number::uint(value) {
-                self.set("systemd_nofile", n);
-                return true;
-            }
+        if let Some(value) = line.strip_prefix(b"LimitNOFILE=")
+            && let Some(n) = number::uint(value)
+        {
+            self.set("systemd_nofile", n);
+            return true;
         }
         false
     }

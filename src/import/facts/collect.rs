@@ -870,7 +870,7 @@ impl Collector {
             .get(table, fd)
             .is_some_and(|f| matches!(f.kind, Kind::Stream | Kind::Datagram));
         let failed_spin = call.ret.is_some_and(|n| n > 0);
-        if !known && !(failed_spin && call.class == Class::EpollWait) {
+        if !(known || failed_spin && call.class == Class::EpollWait) {
             return;
         }
         let Some(state) = self.tables.of(table, fd) else {
