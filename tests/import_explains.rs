@@ -3,6 +3,8 @@
 //! The `must_note` sentences of the `.expected.json` files are about meaning; here each is a finding with
 //! the words that carry it. A fixture with a new sentence and no entry here fails.
 
+#![allow(clippy::unwrap_used, clippy::type_complexity)]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
