@@ -77,7 +77,8 @@ fn children_are_followed_however_they_are_made() {
             .iter()
             .map(|name| calls(counted, name))
             .sum();
-        assert_eq!(made, forks, "{arguments}");
+        // A fork that the end of an earlier child interrupts is made anew by the kernel.
+        assert!(made >= forks, "{arguments}: {made}");
     }
 }
 

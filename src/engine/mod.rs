@@ -1,6 +1,7 @@
 //! How system calls are counted: the contract that every engine keeps, and the list of engines.
 
 mod bpf;
+mod measure;
 mod none;
 pub mod perf;
 mod plain;
@@ -18,6 +19,7 @@ use crate::tally::PhaseTallies;
 use crate::units::{Measured, Nanos};
 
 pub use bpf::Bpf;
+pub use measure::{CallCost, measure};
 pub use none::Untraced;
 pub use perf::Perf;
 pub use ptrace::Ptrace;
