@@ -3,6 +3,8 @@
 //! The `must_note` sentences of the `.expected.json` files are about meaning; here each is a finding with
 //! the words that carry it. A fixture with a new sentence and no entry here fails.
 
+#![allow(clippy::unwrap_used)] // A test that cannot read its own files has failed.
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -13,72 +15,160 @@ use systally::record::Record;
 use systally::units::Ops;
 
 /// Fixture, then for each of its `must_note` sentences, in order: code, and words of the finding.
-const NOTES: &[(&str, &[(&str, &[&str])])] = &[
+type Said = (&'static str, &'static [&'static str]);
+const NOTES: &[(&str, &[Said])] = &[
     (
         "a01_plain_new_total",
         &[
-            ("WAITS_NOT_IN_TIMES", &["-c and -c -w print the same heading", "CPU or wall"]),
-            ("LIVENESS_PROBES", &["400 of 600", "2.0 per operation", "EAGAIN probes", "not failures"]),
+            (
+                "WAITS_NOT_IN_TIMES",
+                &["-c and -c -w print the same heading", "CPU or wall"],
+            ),
+            (
+                "LIVENESS_PROBES",
+                &["400 of 600", "2.0 per operation", "EAGAIN probes", "not failures"],
+            ),
         ],
     ),
     (
         "a03_old_attach_md_rule",
-        &[("EXPECTED_ERRORS", &["connect 680 of 680", "EINPROGRESS of non-blocking connects is possible", "ask for the errno"])],
+        &[(
+            "EXPECTED_ERRORS",
+            &[
+                "connect 680 of 680",
+                "EINPROGRESS of non-blocking connects is possible",
+                "ask for the errno",
+            ],
+        )],
     ),
     (
         "a04_wall_nagle_40ms",
         &[
-            ("NAGLE_DELAYED_ACK", &["poll takes 40.4 ms a call", "shortest delayed ACK", "suspected"]),
-            ("NAGLE_DELAYED_ACK", &["2.0 sendto per operation", "header and body are sent apart"]),
+            (
+                "NAGLE_DELAYED_ACK",
+                &["poll takes 40.4 ms a call", "shortest delayed ACK", "suspected"],
+            ),
+            (
+                "NAGLE_DELAYED_ACK",
+                &["2.0 sendto per operation", "header and body are sent apart"],
+            ),
             ("NAGLE_DELAYED_ACK", &["TCP_NODELAY was not set on the socket"]),
         ],
     ),
     (
         "a05_cpu_nagle_same_run",
-        &[("WAITS_NOT_IN_TIMES", &["2.16 ms", "waits are not contained", "-w or strace -T before naming the slow call"])],
+        &[(
+            "WAITS_NOT_IN_TIMES",
+            &[
+                "2.16 ms",
+                "waits are not contained",
+                "-w or strace -T before naming the slow call",
+            ],
+        )],
     ),
-    ("a10_all_zero_times", &[("NO_TIMES", &["no time information in this table"])]),
-    ("a13_U_min_max", &[("WAIT_EQUALS_TIMEOUT", &["longest poll 41 ms"])]),
+    (
+        "a10_all_zero_times",
+        &[("NO_TIMES", &["no time information in this table"])],
+    ),
+    (
+        "a13_U_min_max",
+        &[("WAIT_EQUALS_TIMEOUT", &["longest poll 41 ms"])],
+    ),
     (
         "a17_ctrlc_glued_header",
-        &[("EXPECTED_ERRORS", &["read 3 of 188", "may be ERESTARTSYS", "as an error and counts the restart as a call"])],
+        &[(
+            "EXPECTED_ERRORS",
+            &[
+                "read 3 of 188",
+                "may be ERESTARTSYS",
+                "as an error and counts the restart as a call",
+            ],
+        )],
     ),
     (
         "a23_grep_fragment",
-        &[("PIPELINE_NOT_BATCHED", &["101 sendto", "against 2", "the first does not batch its pipeline"])],
+        &[(
+            "PIPELINE_NOT_BATCHED",
+            &["101 sendto", "against 2", "the first does not batch its pipeline"],
+        )],
     ),
     (
         "a27_quoted_mail",
         &[
-            ("SERVER_SIDE", &["server side", "1.0 read and 1.0 write per request"]),
+            (
+                "SERVER_SIDE",
+                &["server side", "1.0 read and 1.0 write per request"],
+            ),
             ("SERVER_SIDE", &["20 088 read errors are 0.01 per request"]),
         ],
     ),
     (
         "a29_empty_attach_only",
-        &[("BLOCKED_IN_ONE_CALL", &["no system call finished", "blocked", "not the same as no work", "/proc/PID/syscall"])],
+        &[(
+            "BLOCKED_IN_ONE_CALL",
+            &[
+                "no system call finished",
+                "blocked",
+                "not the same as no work",
+                "/proc/PID/syscall",
+            ],
+        )],
     ),
     (
         "a31_connect_per_op",
         &[
-            ("CONNECTION_PER_OPERATION", &["1.0 connect, 1.0 socket, 2.0 setsockopt", "a new connection for every operation"]),
-            ("EXPECTED_ERRORS", &["connect 50 of 50", "EINPROGRESS", "expected"]),
+            (
+                "CONNECTION_PER_OPERATION",
+                &[
+                    "1.0 connect, 1.0 socket, 2.0 setsockopt",
+                    "a new connection for every operation",
+                ],
+            ),
+            (
+                "EXPECTED_ERRORS",
+                &["connect 50 of 50", "EINPROGRESS", "expected"],
+            ),
         ],
     ),
     (
         "b03_tt_T_phpredis_get",
         &[
-            ("LIVENESS_PROBES", &["5 system calls for 1 operation", "2 of them liveness probes", "MSG_PEEK"]),
+            (
+                "LIVENESS_PROBES",
+                &[
+                    "5 system calls for 1 operation",
+                    "2 of them liveness probes",
+                    "MSG_PEEK",
+                ],
+            ),
             ("EXPECTED_ERRORS", &["EAGAIN", "not failures"]),
         ],
     ),
-    ("b09_ERESTARTSYS", &[("INTERRUPTED_AND_RESTARTED", &["2 of 3 reads", "SIGUSR1", "no failure"])]),
-    ("b11_unknown_number", &[("UNKNOWN_SYSCALLS", &["strace -c drops calls", "would miss 3 of 4 calls", "mseal (462)"])]),
+    (
+        "b09_ERESTARTSYS",
+        &[(
+            "INTERRUPTED_AND_RESTARTED",
+            &["2 of 3 reads", "SIGUSR1", "no failure"],
+        )],
+    ),
+    (
+        "b11_unknown_number",
+        &[(
+            "UNKNOWN_SYSCALLS",
+            &["strace -c drops calls", "would miss 3 of 4 calls", "mseal (462)"],
+        )],
+    ),
     (
         "b12_port_range_used_up",
         &[
-            ("EPHEMERAL_EXHAUSTED_TW", &["EADDRNOTAVAIL", "no free local port towards 127.0.0.1:6379"]),
-            ("EPHEMERAL_EXHAUSTED_TW", &["closes the connection after each operation", "TIME_WAIT for 60 s"]),
+            (
+                "EPHEMERAL_EXHAUSTED_TW",
+                &["EADDRNOTAVAIL", "no free local port towards 127.0.0.1:6379"],
+            ),
+            (
+                "EPHEMERAL_EXHAUSTED_TW",
+                &["closes the connection after each operation", "TIME_WAIT for 60 s"],
+            ),
             (
                 "EPHEMERAL_EXHAUSTED_TW",
                 &[
@@ -93,35 +183,95 @@ const NOTES: &[(&str, &[(&str, &[&str])])] = &[
     ),
     (
         "b14_unix_backlog_eagain",
-        &[("UNIX_BACKLOG_EAGAIN", &["EAGAIN", "listen queue of the server is full", "min(backlog, somaxconn)", "TCP socket would wait"])],
+        &[(
+            "UNIX_BACKLOG_EAGAIN",
+            &[
+                "EAGAIN",
+                "listen queue of the server is full",
+                "min(backlog, somaxconn)",
+                "TCP socket would wait",
+            ],
+        )],
     ),
     (
         "b16_maxclients_on_wire",
-        &[("REDIS_MAXCLIENTS", &["no call failed", "-ERR max number of clients", "hung up", "raise maxclients", "close idle clients"])],
+        &[(
+            "REDIS_MAXCLIENTS",
+            &[
+                "no call failed",
+                "-ERR max number of clients",
+                "hung up",
+                "raise maxclients",
+                "close idle clients",
+            ],
+        )],
     ),
     (
         "b18_idle_close_reconnect",
-        &[("SERVER_CLOSED_IDLE", &["recv returned 0", "closed the idle connection", "timeout", "reconnected by itself"])],
+        &[(
+            "SERVER_CLOSED_IDLE",
+            &[
+                "recv returned 0",
+                "closed the idle connection",
+                "timeout",
+                "reconnected by itself",
+            ],
+        )],
     ),
     (
         "b20_epollerr_spin",
-        &[("EVENT_LOOP_SPIN", &["descriptor 10", "again and again (EPOLLERR)", "EAGAIN each time", "busy loop", "SO_ERROR"])],
+        &[(
+            "EVENT_LOOP_SPIN",
+            &[
+                "descriptor 10",
+                "again and again (EPOLLERR)",
+                "EAGAIN each time",
+                "busy loop",
+                "SO_ERROR",
+            ],
+        )],
     ),
-    ("b24_cut_file", &[("INCOMPLETE_TRACE", &["the log is cut at both ends"])]),
+    (
+        "b24_cut_file",
+        &[("INCOMPLETE_TRACE", &["the log is cut at both ends"])],
+    ),
     (
         "b26_epoll_create_per_command",
         &[
-            ("READINESS_CHECK", &["4 extra calls per command", "readable", "needs a free descriptor"]),
+            (
+                "READINESS_CHECK",
+                &["4 extra calls per command", "readable", "needs a free descriptor"],
+            ),
             ("SELECT_FD_LIMIT", &["above 1024 select() does not work"]),
         ],
     ),
-    ("c01_perf_threads", &[("SUMMED_OVER_THREADS", &["wall time, summed over 2 threads"])]),
+    (
+        "c01_perf_threads",
+        &[("SUMMED_OVER_THREADS", &["wall time, summed over 2 threads"])],
+    ),
     (
         "c03_perf_errno_summary",
-        &[("EXPECTED_ERRORS", &["all 33 errors are expected", "path search", "EAGAIN", "EINPROGRESS"])],
+        &[(
+            "EXPECTED_ERRORS",
+            &[
+                "all 33 errors are expected",
+                "path search",
+                "EAGAIN",
+                "EINPROGRESS",
+            ],
+        )],
     ),
-    ("c05_perf_bpf_total", &[("WHOLE_MACHINE", &["system-wide", "not one program"])]),
-    ("d07_ltrace_c", &[("LIBRARY_CALLS", &["library calls, not system calls", "do not belong in one table"])]),
+    (
+        "c05_perf_bpf_total",
+        &[("WHOLE_MACHINE", &["system-wide", "not one program"])],
+    ),
+    (
+        "d07_ltrace_c",
+        &[(
+            "LIBRARY_CALLS",
+            &["library calls, not system calls", "do not belong in one table"],
+        )],
+    ),
     (
         "d09_syscount_L",
         &[
@@ -129,37 +279,85 @@ const NOTES: &[(&str, &[(&str, &[&str])])] = &[
             ("WHOLE_MACHINE", &["system-wide unless syscount was given -p"]),
         ],
     ),
-    ("d13_bpftrace_numbers", &[("NUMBERS_ASSUMED", &["x86_64", "another CPU has other numbers"])]),
+    (
+        "d13_bpftrace_numbers",
+        &[("NUMBERS_ASSUMED", &["x86_64", "another CPU has other numbers"])],
+    ),
     (
         "e01_proc_limits_1024",
         &[
-            ("OPEN_FILES_LIMIT", &["soft limit 1024", "raise itself to 4096, no further without root"]),
-            ("OPEN_FILES_LIMIT", &["10032 (maxclients 10000 + 32)", "4064 or 992 clients"]),
+            (
+                "OPEN_FILES_LIMIT",
+                &["soft limit 1024", "raise itself to 4096, no further without root"],
+            ),
+            (
+                "OPEN_FILES_LIMIT",
+                &["10032 (maxclients 10000 + 32)", "4064 or 992 clients"],
+            ),
         ],
     ),
     (
         "e03_ports_timewait",
         &[
-            ("EPHEMERAL_EXHAUSTED_TW", &["28189 of 28232 local ports (99.8 %)", "TIME_WAIT towards one peer"]),
-            ("EPHEMERAL_EXHAUSTED_TW", &["only for loopback", "peer is not loopback", "blocked for 60 s", "about 470"]),
-            ("EPHEMERAL_EXHAUSTED_TW", &["first keep connections (pconnect, a pool); then tcp_tw_reuse=1; then a wider"]),
+            (
+                "EPHEMERAL_EXHAUSTED_TW",
+                &[
+                    "28189 of 28232 local ports (99.8 %)",
+                    "TIME_WAIT towards one peer",
+                ],
+            ),
+            (
+                "EPHEMERAL_EXHAUSTED_TW",
+                &[
+                    "only for loopback",
+                    "peer is not loopback",
+                    "blocked for 60 s",
+                    "about 470",
+                ],
+            ),
+            (
+                "EPHEMERAL_EXHAUSTED_TW",
+                &["first keep connections (pconnect, a pool); then tcp_tw_reuse=1; then a wider"],
+            ),
         ],
     ),
     (
         "e05_listen_overflow",
         &[
             ("LISTEN_OVERFLOW", &["accept queue 129 of 128: full now"]),
-            ("LISTEN_OVERFLOW", &["1 s, 3 s, 7 s (SYN retries) or time out, not \"connection refused\""]),
-            ("LISTEN_OVERFLOW", &["somaxconn AND the server's backlog (tcp-backlog), then restart"]),
+            (
+                "LISTEN_OVERFLOW",
+                &["1 s, 3 s, 7 s (SYN retries) or time out, not \"connection refused\""],
+            ),
+            (
+                "LISTEN_OVERFLOW",
+                &["somaxconn AND the server's backlog (tcp-backlog), then restart"],
+            ),
         ],
     ),
     (
         "e07_clocksource",
-        &[("CLOCK_SYSCALLS", &["hpet", "real system calls", "tsc", "do not compare the counts of these two calls"])],
+        &[(
+            "CLOCK_SYSCALLS",
+            &[
+                "hpet",
+                "real system calls",
+                "tsc",
+                "do not compare the counts of these two calls",
+            ],
+        )],
     ),
     (
         "e10_nofile_vs_file_max",
-        &[("SYSTEM_FILE_MAX", &["ENFILE (\"... in system\")", "9984 of 10000", "311 of 65536", "is not the cause"])],
+        &[(
+            "SYSTEM_FILE_MAX",
+            &[
+                "ENFILE (\"... in system\")",
+                "9984 of 10000",
+                "311 of 65536",
+                "is not the cause",
+            ],
+        )],
     ),
 ];
 
@@ -192,13 +390,25 @@ fn record(name: &str) -> Record {
 }
 
 fn whole(finding: &Finding) -> String {
-    format!("{} {} {}", finding.says, finding.try_next, finding.not_the_cause.join(" "))
+    format!(
+        "{} {} {}",
+        finding.says,
+        finding.try_next,
+        finding.not_the_cause.join(" ")
+    )
 }
 
 fn names() -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(folder())
         .unwrap()
-        .filter_map(|entry| entry.unwrap().file_name().to_str()?.strip_suffix(".txt").map(str::to_owned))
+        .filter_map(|entry| {
+            entry
+                .unwrap()
+                .file_name()
+                .to_str()?
+                .strip_suffix(".txt")
+                .map(str::to_owned)
+        })
         .collect();
     names.sort();
     names
@@ -209,14 +419,23 @@ fn everything_that_must_be_said_is_said() {
     let mut faults = Vec::new();
     for name in names() {
         let sentences = expected(&name)["must_note"].as_array().map_or(0, Vec::len);
-        let wanted = NOTES.iter().find(|(fixture, _)| *fixture == name).map_or(&[][..], |(_, w)| *w);
+        let wanted = NOTES
+            .iter()
+            .find(|(fixture, _)| *fixture == name)
+            .map_or(&[][..], |(_, w)| *w);
         if wanted.len() != sentences {
-            faults.push(format!("{name}: {sentences} sentences to say and {} checked here", wanted.len()));
+            faults.push(format!(
+                "{name}: {sentences} sentences to say and {} checked here",
+                wanted.len()
+            ));
         }
         let findings = explain(&record(&name));
         for (code, words) in wanted {
             let of_code: Vec<String> = findings.iter().filter(|f| f.code == *code).map(whole).collect();
-            if !of_code.iter().any(|text| words.iter().all(|word| text.contains(word))) {
+            if !of_code
+                .iter()
+                .any(|text| words.iter().all(|word| text.contains(word)))
+            {
                 faults.push(format!("{name}: {code} with {words:?}; said is {of_code:#?}"));
             }
         }

@@ -48,7 +48,10 @@ mod tests {
 
     #[test]
     fn notices_alone_and_a_denied_attach() {
-        assert!(has("strace: Process 7 attached\nstrace: Process 7 detached\n", "BLOCKED_IN_ONE_CALL"));
+        assert!(has(
+            "strace: Process 7 attached\nstrace: Process 7 detached\n",
+            "BLOCKED_IN_ONE_CALL"
+        ));
         let denied = "strace: attach: ptrace(PTRACE_SEIZE, 7): Operation not permitted\n";
         assert!(!has(denied, "BLOCKED_IN_ONE_CALL"));
     }

@@ -40,7 +40,10 @@ impl Rule for Clock {
 
 fn source(trace: &Trace<'_>) -> Option<Finding> {
     let current = trace.imported.values.get("current")?.as_str()?;
-    let fast = matches!(current, "tsc" | "kvm-clock" | "arch_sys_counter" | "hyperv_clocksource_tsc_page");
+    let fast = matches!(
+        current,
+        "tsc" | "kvm-clock" | "arch_sys_counter" | "hyperv_clocksource_tsc_page"
+    );
     let others: Vec<&str> = trace
         .imported
         .values
@@ -84,7 +87,9 @@ fn calls(table: &Table<'_>) -> Option<Finding> {
         return None;
     }
     let rate = table.ops().filter(|ops| ops.known).map(|ops| ops.per_op(calls));
-    let per_op = rate.map(|rate| format!(" ({rate:.1} per operation)")).unwrap_or_default();
+    let per_op = rate
+        .map(|rate| format!(" ({rate:.1} per operation)"))
+        .unwrap_or_default();
     Some(
         table
             .finding("CLOCK_SYSCALLS", Severity::Warning)
@@ -105,7 +110,10 @@ mod tests {
 
     #[test]
     fn clock_calls_in_a_log_and_a_clocksource() {
-        assert!(has(&"clock_gettime(CLOCK_MONOTONIC, {tv_sec=1, tv_nsec=2}) = 0\n".repeat(60), "CLOCK_SYSCALLS"));
+        assert!(has(
+            &"clock_gettime(CLOCK_MONOTONIC, {tv_sec=1, tv_nsec=2}) = 0\n".repeat(60),
+            "CLOCK_SYSCALLS"
+        ));
         let tsc = "# cat /sys/devices/system/clocksource/clocksource0/current_clocksource\ntsc\n";
         assert!(!has(tsc, "CLOCK_SYSCALLS"));
         assert!(!has(&clean(5), "CLOCK_SYSCALLS"));

@@ -60,13 +60,18 @@ impl Rule for Refused {
 fn refused(trace: &Trace<'_>) -> Option<Finding> {
     let at_once = trace.errno(&["connect", "connectx"], "ECONNREFUSED");
     let facts = trace.facts();
-    let later = facts.and_then(|facts| facts.so_errors.get("ECONNREFUSED")).copied().unwrap_or(0);
+    let later = facts
+        .and_then(|facts| facts.so_errors.get("ECONNREFUSED"))
+        .copied()
+        .unwrap_or(0);
     if at_once + later == 0 {
         return None;
     }
     let to = trace
         .peers()
-        .find(|(_, peer)| peer.connects.contains_key("ECONNREFUSED") || peer.errors.contains_key("ECONNREFUSED"))
+        .find(|(_, peer)| {
+            peer.connects.contains_key("ECONNREFUSED") || peer.errors.contains_key("ECONNREFUSED")
+        })
         .map(|(name, _)| name)
         .filter(|name| *name != UNKNOWN_PEER)
         .unwrap_or("the server");
@@ -87,14 +92,24 @@ fn refused(trace: &Trace<'_>) -> Option<Finding> {
         )
     } else {
         (
-            format!("{} refused by {to}: nothing listens there{hidden}", plural(at_once + later, "connection")),
+            format!(
+                "{} refused by {to}: nothing listens there{hidden}",
+                plural(at_once + later, "connection")
+            ),
             "look whether the server runs and listens on that address; on a BSD or macOS a full queue of a UNIX socket is \
              refused like this as well",
         )
     };
     Some(
         trace
-            .finding("CONNECTION_REFUSED", if debugger { Severity::Warning } else { Severity::Error })
+            .finding(
+                "CONNECTION_REFUSED",
+                if debugger {
+                    Severity::Warning
+                } else {
+                    Severity::Error
+                },
+            )
             .with("refused", at_once + later)
             .with("told_by_so_error", later)
             .with("address", to)
@@ -120,17 +135,26 @@ impl Rule for ConnectTimedOut {
     }
 
     fn check(&self, record: &Record) -> Vec<Finding> {
-        traces(record).filter_map(|trace| connect_timed_out(&trace)).collect()
+        traces(record)
+            .filter_map(|trace| connect_timed_out(&trace))
+            .collect()
     }
 }
 
 fn connect_timed_out(trace: &Trace<'_>) -> Option<Finding> {
     let failed = trace.errno(&["connect"], "ETIMEDOUT")
-        + trace.facts().and_then(|f| f.so_errors.get("ETIMEDOUT")).copied().unwrap_or(0);
+        + trace
+            .facts()
+            .and_then(|f| f.so_errors.get("ETIMEDOUT"))
+            .copied()
+            .unwrap_or(0);
     // SYN retries come after 1, 3 and 7 s, on kernels since 6.5 after each second at first.
     let slow = trace.peers().find(|(_, peer)| {
-        peer.longest_connect
-            .is_some_and(|longest| [1, 2, 3, 7].iter().any(|s| longest.0.abs_diff(s * 1_000_000_000) < 60_000_000))
+        peer.longest_connect.is_some_and(|longest| {
+            [1, 2, 3, 7]
+                .iter()
+                .any(|s| longest.0.abs_diff(s * 1_000_000_000) < 60_000_000)
+        })
     });
     if failed == 0 && slow.is_none() {
         return None;
@@ -167,7 +191,10 @@ impl Rule for PerOperation {
 }
 
 fn per_operation(table: &Table<'_>) -> Option<Finding> {
-    let from_log = table.trace.facts().map(|_| table.trace.peers().map(|(_, peer)| peer.connections()).sum());
+    let from_log = table
+        .trace
+        .facts()
+        .map(|_| table.trace.peers().map(|(_, peer)| peer.connections()).sum());
     let connects: u64 = from_log.unwrap_or_else(|| table.connects());
     let ops = table.ops()?;
     let rate = ops.per_op(connects);
@@ -234,7 +261,9 @@ fn never_closed(trace: &Trace<'_>) -> Option<Finding> {
         .and_then(|facts| facts.span)
         .filter(|span| span.0 > 0)
         .map(|span| begun.saturating_sub(closed) as f64 / span.as_secs_f64());
-    let speed = rate.map(|rate| format!(" ({rate:.1} more each second)")).unwrap_or_default();
+    let speed = rate
+        .map(|rate| format!(" ({rate:.1} more each second)"))
+        .unwrap_or_default();
     Some(
         trace
             .finding("CONNECTIONS_NEVER_CLOSED", Severity::Warning)
@@ -302,7 +331,10 @@ mod tests {
 
     #[test]
     fn a_clean_client_has_none_of_these() {
-        let codes: Vec<_> = found(&clean(5)).into_iter().map(|f| f.code.into_owned()).collect();
+        let codes: Vec<_> = found(&clean(5))
+            .into_iter()
+            .map(|f| f.code.into_owned())
+            .collect();
         for code in [
             "UNIX_BACKLOG_EAGAIN",
             "CONNECTION_REFUSED",
@@ -329,8 +361,16 @@ mod tests {
 
     #[test]
     fn xdebug_without_a_listener() {
-        let text = format!("{}-1 ECONNREFUSED (Connection refused)\n", CONNECT.replace("6379", "9003"));
-        assert!(find(&found(&text), "CONNECTION_REFUSED").unwrap().says.contains("xdebug"));
+        let text = format!(
+            "{}-1 ECONNREFUSED (Connection refused)\n",
+            CONNECT.replace("6379", "9003")
+        );
+        assert!(
+            find(&found(&text), "CONNECTION_REFUSED")
+                .unwrap()
+                .says
+                .contains("xdebug")
+        );
     }
 
     #[test]

@@ -43,7 +43,10 @@ fn lookups(trace: &Trace<'_>) -> Option<Finding> {
         .flat_map(|(_, peer)| &peer.timed_out)
         .fold(0, |sum: u64, (ms, n)| sum.saturating_add(ms.saturating_mul(*n)));
     let lost = if lost_ms > 0 {
-        format!("; {:.1} s were lost in queries that nobody answered", lost_ms as f64 / 1e3)
+        format!(
+            "; {:.1} s were lost in queries that nobody answered",
+            lost_ms as f64 / 1e3
+        )
     } else {
         String::new()
     };

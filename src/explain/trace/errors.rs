@@ -45,8 +45,24 @@ fn normal(trace: &Trace<'_>, call: &str, errno: &str) -> Option<&'static str> {
     let receive = SOCKET_RECEIVES.contains(&call) || matches!(call, "read" | "readv");
     let path = matches!(
         call,
-        "open" | "openat" | "openat2" | "stat" | "stat64" | "lstat" | "lstat64" | "newfstatat" | "statx" | "access"
-            | "faccessat" | "faccessat2" | "readlink" | "readlinkat" | "unlink" | "unlinkat" | "execve" | "getattrlist"
+        "open"
+            | "openat"
+            | "openat2"
+            | "stat"
+            | "stat64"
+            | "lstat"
+            | "lstat64"
+            | "newfstatat"
+            | "statx"
+            | "access"
+            | "faccessat"
+            | "faccessat2"
+            | "readlink"
+            | "readlinkat"
+            | "unlink"
+            | "unlinkat"
+            | "execve"
+            | "getattrlist"
     );
     let why = match errno {
         "EAGAIN" if receive && !spin::spins(trace) => "nothing to read yet",
@@ -84,7 +100,9 @@ fn told_elsewhere(trace: &Trace<'_>, call: &str, errno: &str) -> bool {
 
 /// The likely name of a call that the tool knew by number only.
 fn likely_name(call: &str) -> &str {
-    let number = call.strip_prefix("syscall_0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    let number = call
+        .strip_prefix("syscall_0x")
+        .and_then(|digits| u64::from_str_radix(digits, 16).ok());
     number
         .and_then(|number| {
             crate::tally::Syscall {
@@ -129,7 +147,10 @@ fn errors(table: &Table<'_>) -> Vec<Finding> {
         let all = if normal_count == total && total > 0 {
             match total {
                 1 => "the only error is an expected one and not a failure: ".to_owned(),
-                _ => format!("all {} errors are expected ones and not failures: ", Grouped(total)),
+                _ => format!(
+                    "all {} errors are expected ones and not failures: ",
+                    Grouped(total)
+                ),
             }
         } else {
             "normal traffic and not failures: ".to_owned()
@@ -148,7 +169,10 @@ fn errors(table: &Table<'_>) -> Vec<Finding> {
                 .finding("UNEXPECTED_ERRORS", Severity::Warning)
                 .with("unexpected", bad_count)
                 .with("errors", total)
-                .says(format!("errors that are not normal traffic: {}", unexpected.join("; ")))
+                .says(format!(
+                    "errors that are not normal traffic: {}",
+                    unexpected.join("; ")
+                ))
                 .try_next("a trace of those calls with their arguments (strace -e trace=NAME -y)"),
         );
     }
@@ -193,11 +217,17 @@ fn guess(table: &Table<'_>, row: &Row, failed: u64) -> Option<String> {
 }
 
 fn is_path(call: &str) -> bool {
-    ["open", "stat", "access", "readlink"].iter().any(|part| call.contains(part))
+    ["open", "stat", "access", "readlink"]
+        .iter()
+        .any(|part| call.contains(part))
 }
 
 fn short(rate: f64) -> String {
-    if rate >= 0.1 { format!("{rate:.1}") } else { format!("{rate:.2}") }
+    if rate >= 0.1 {
+        format!("{rate:.1}")
+    } else {
+        format!("{rate:.2}")
+    }
 }
 
 #[cfg(test)]
@@ -210,7 +240,12 @@ mod tests {
                     openat(AT_FDCWD, \"/a\", O_RDONLY) = -1 ENOENT (No such file or directory)\n\
                     write(4, \"x\", 1) = -1 EPIPE (Broken pipe)\n";
         let findings = found(text);
-        assert!(find(&findings, "EXPECTED_ERRORS").unwrap().says.contains("path search"));
+        assert!(
+            find(&findings, "EXPECTED_ERRORS")
+                .unwrap()
+                .says
+                .contains("path search")
+        );
         let bad = find(&findings, "UNEXPECTED_ERRORS").unwrap();
         assert!(bad.says.contains("EPIPE") && !bad.says.contains("ENOENT"));
     }

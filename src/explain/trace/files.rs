@@ -83,7 +83,12 @@ fn missing(trace: &Trace<'_>) -> Option<Finding> {
     }
     // A table has no paths, only how many of these calls failed.
     let table = trace.tables().next()?;
-    let rows = || table.rows().iter().filter(|row| PATH_CALLS.contains(&row.syscall.as_str()));
+    let rows = || {
+        table
+            .rows()
+            .iter()
+            .filter(|row| PATH_CALLS.contains(&row.syscall.as_str()))
+    };
     let calls: u64 = rows().map(|row| row.calls()).fold(0, u64::saturating_add);
     let failed: u64 = rows().filter_map(|row| row.errors).fold(0, u64::saturating_add);
     (failed >= 100 && calls >= 1000).then(|| {
@@ -114,7 +119,10 @@ fn share(table: &Table<'_>) -> Option<Finding> {
     let xdebug = facts.is_some_and(|facts| facts.files.xdebug > 0);
     let mut what = String::new();
     if php > 0 {
-        what.push_str(&format!("; {} of them are about .php files (autoload, include)", Grouped(php)));
+        what.push_str(&format!(
+            "; {} of them are about .php files (autoload, include)",
+            Grouped(php)
+        ));
     }
     if xdebug {
         what.push_str("; xdebug is loaded");
@@ -149,7 +157,8 @@ mod tests {
 
     #[test]
     fn a_missing_file_asked_for_at_every_turn() {
-        let text = "access(\"/srv/app/config/local.php\", F_OK) = -1 ENOENT (No such file or directory)\n".repeat(120);
+        let text = "access(\"/srv/app/config/local.php\", F_OK) = -1 ENOENT (No such file or directory)\n"
+            .repeat(120);
         let finding = find(&found(&text), "MISSING_FILES").unwrap();
         assert_eq!(finding.evidence["times"], 120);
         assert!(find(&found(&text), "FILE_CALLS").unwrap().says.contains(".php"));

@@ -80,7 +80,9 @@ fn accept(trace: &Trace<'_>) -> Option<Finding> {
         return None;
     }
     let spare = if spare {
-        format!("; {unread} of {accepted} accepted connections were closed without a read, as event loops with a spare descriptor do")
+        format!(
+            "; {unread} of {accepted} accepted connections were closed without a read, as event loops with a spare descriptor do"
+        )
     } else {
         String::new()
     };
@@ -93,7 +95,9 @@ fn accept(trace: &Trace<'_>) -> Option<Finding> {
                 "the server has no free descriptor: {} failed with EMFILE{spare}",
                 plural(refused, "accept")
             ))
-            .try_next("raise the limit of the server's own process, and look for connections that it never closes"),
+            .try_next(
+                "raise the limit of the server's own process, and look for connections that it never closes",
+            ),
     )
 }
 
@@ -140,7 +144,9 @@ fn file_max(trace: &Trace<'_>) -> Option<Finding> {
     };
     let own = match (trace.value("fds_now"), trace.value("nofile_soft")) {
         (Some(now), Some(soft)) if now < soft => {
-            format!("; the process itself uses {now} of {soft}, so its own limit (ulimit -n) is not the cause")
+            format!(
+                "; the process itself uses {now} of {soft}, so its own limit (ulimit -n) is not the cause"
+            )
         }
         _ => "; a process' own limit would give EMFILE, whose text lacks \"in system\"".to_owned(),
     };
@@ -163,18 +169,29 @@ mod tests {
 
     #[test]
     fn descriptors_run_out_on_either_side() {
-        assert!(has("socket(AF_INET, SOCK_STREAM, 0) = -1 EMFILE (Too many open files)\n", "CLIENT_NOFILE"));
+        assert!(has(
+            "socket(AF_INET, SOCK_STREAM, 0) = -1 EMFILE (Too many open files)\n",
+            "CLIENT_NOFILE"
+        ));
         let server = "accept4(3, NULL, NULL, 0) = -1 EMFILE (Too many open files)\n";
         assert!(has(server, "ACCEPT_NOFILE"));
         assert!(!has(server, "CLIENT_NOFILE"));
         let spare = "close(18) = 0\naccept4(3, NULL, NULL, 0) = 18\nclose(18) = 0\n".repeat(4);
         assert!(has(&spare, "ACCEPT_NOFILE"));
-        assert!(has("socket(AF_INET, SOCK_STREAM, 0) = -1 ENFILE (Too many open files in system)\n", "SYSTEM_FILE_MAX"));
+        assert!(has(
+            "socket(AF_INET, SOCK_STREAM, 0) = -1 ENFILE (Too many open files in system)\n",
+            "SYSTEM_FILE_MAX"
+        ));
     }
 
     #[test]
     fn a_clean_client_has_descriptors() {
-        for code in ["CLIENT_NOFILE", "ACCEPT_NOFILE", "SYSTEM_FILE_MAX", "SELECT_FD_LIMIT"] {
+        for code in [
+            "CLIENT_NOFILE",
+            "ACCEPT_NOFILE",
+            "SYSTEM_FILE_MAX",
+            "SELECT_FD_LIMIT",
+        ] {
             assert!(!has(&clean(3), code), "{code}");
         }
     }

@@ -21,13 +21,13 @@ mod server_side;
 mod signals;
 mod spin;
 mod state;
+#[cfg(test)]
+pub(super) mod testing;
 mod texts;
 mod threads;
 mod time;
 mod uring;
 mod waits;
-#[cfg(test)]
-pub(super) mod testing;
 
 use serde_json::Value;
 
@@ -127,7 +127,10 @@ impl<'a> Trace<'a> {
 
     pub(super) fn tables(&self) -> impl Iterator<Item = Table<'a>> {
         let trace = *self;
-        self.imported.tables.iter().map(move |table| Table { trace, table })
+        self.imported
+            .tables
+            .iter()
+            .map(move |table| Table { trace, table })
     }
 
     /// The row's value of a pasted setting or counter.
@@ -151,7 +154,9 @@ impl<'a> Trace<'a> {
     pub(super) fn wall_hint(&self) -> &'static str {
         match self.imported.format {
             ImportFormat::StraceSummary | ImportFormat::StraceLog => "strace -c -w or strace -T",
-            ImportFormat::TrussCSolaris | ImportFormat::TrussCFreebsd | ImportFormat::TrussLog => "truss -d -D (time stamps)",
+            ImportFormat::TrussCSolaris | ImportFormat::TrussCFreebsd | ImportFormat::TrussLog => {
+                "truss -d -D (time stamps)"
+            }
             ImportFormat::DtrussC | ImportFormat::DtrussLog => "dtruss -e (elapsed times)",
             _ => "a trace with times of single calls",
         }
@@ -234,11 +239,19 @@ impl<'a> Table<'a> {
 
     /// Names of the calls that send.
     pub(super) fn send_names(&self) -> &'static [&'static str] {
-        if self.talks_by_name() { SOCKET_SENDS } else { WRITES }
+        if self.talks_by_name() {
+            SOCKET_SENDS
+        } else {
+            WRITES
+        }
     }
 
     fn receive_names(&self) -> &'static [&'static str] {
-        if self.talks_by_name() { SOCKET_RECEIVES } else { READS }
+        if self.talks_by_name() {
+            SOCKET_RECEIVES
+        } else {
+            READS
+        }
     }
 
     pub(super) fn sends(&self) -> u64 {

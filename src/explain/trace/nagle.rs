@@ -56,7 +56,10 @@ impl Rule for Nagle {
 }
 
 fn log(trace: &Trace<'_>) -> Option<Finding> {
-    let tcp: Vec<_> = trace.peers().filter(|(_, peer)| !peer.unix && peer.turns > 0).collect();
+    let tcp: Vec<_> = trace
+        .peers()
+        .filter(|(_, peer)| !peer.unix && peer.turns > 0)
+        .collect();
     if let Some((name, peer)) = tcp.iter().max_by_key(|(_, peer)| peer.ack_waits_after_several)
         && peer.ack_waits_after_several > 0
     {
@@ -117,7 +120,9 @@ fn of_table(table: &Table<'_>) -> Option<Finding> {
     let waits: Vec<_> = table
         .rows()
         .iter()
-        .filter(|row| WAITS.contains(&row.syscall.as_str()) || table.receives() == row.calls() && row.calls() > 0)
+        .filter(|row| {
+            WAITS.contains(&row.syscall.as_str()) || table.receives() == row.calls() && row.calls() > 0
+        })
         .collect();
     let mean = waits.iter().find(|row| row.mean().is_some_and(is_ack_wait));
     let longest = waits.iter().find(|row| row.longest.is_some_and(is_ack_wait));

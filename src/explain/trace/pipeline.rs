@@ -69,7 +69,9 @@ fn two_runs(trace: &Trace<'_>) -> Option<Finding> {
     let tables: Vec<_> = trace.tables().collect();
     let sends = |index: usize| tables.get(index).map(|table| table.sends());
     let most = (0..tables.len()).max_by_key(|i| sends(*i))?;
-    let least = (0..tables.len()).filter(|i| sends(*i) > Some(0)).min_by_key(|i| sends(*i))?;
+    let least = (0..tables.len())
+        .filter(|i| sends(*i) > Some(0))
+        .min_by_key(|i| sends(*i))?;
     let (many, few) = (sends(most)?, sends(least)?);
     if tables.len() < 2 || few == 0 || many < few * 5 || many < 20 {
         return None;

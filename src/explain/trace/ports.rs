@@ -83,8 +83,13 @@ fn state(trace: &Trace<'_>) -> Option<Finding> {
         return None;
     }
     let to_peer = trace.value("time_wait_to_peer").is_some();
-    let peer = trace.imported.values.get("time_wait_peer").and_then(|v| v.as_str());
-    let loopback = peer.map(|peer| peer.starts_with("127.") || peer.starts_with("[::1]") || peer.starts_with("localhost"));
+    let peer = trace
+        .imported
+        .values
+        .get("time_wait_peer")
+        .and_then(|v| v.as_str());
+    let loopback = peer
+        .map(|peer| peer.starts_with("127.") || peer.starts_with("[::1]") || peer.starts_with("localhost"));
     let reuse = trace.value("tcp_tw_reuse");
     let blocked = match (reuse, loopback) {
         (Some(0), _) => "tcp_tw_reuse=0 reuses none of them, so each port is blocked for 60 s",
@@ -93,7 +98,9 @@ fn state(trace: &Trace<'_>) -> Option<Finding> {
             "tcp_tw_reuse=2 reuses ports only for loopback, and the peer is not loopback, so each port is blocked for 60 s"
         }
         (Some(2), Some(true)) => "tcp_tw_reuse=2 reuses them after 1 s, since the peer is loopback",
-        (Some(2), None) => "tcp_tw_reuse=2 reuses ports only for loopback; for other peers each is blocked for 60 s",
+        (Some(2), None) => {
+            "tcp_tw_reuse=2 reuses ports only for loopback; for other peers each is blocked for 60 s"
+        }
         _ => "unless tcp_tw_reuse applies, each port is blocked for 60 s",
     };
     let rate = ports / 60;

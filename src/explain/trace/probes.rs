@@ -79,7 +79,9 @@ fn liveness(table: &Table<'_>) -> Option<Finding> {
             .with("probes", probes)
             .with("probes_per_op", round2(rate))
             .says(says)
-            .try_next("redis.pconnect.echo_check_liveness=0 for pconnect; in pools a check after idle time only"),
+            .try_next(
+                "redis.pconnect.echo_check_liveness=0 for pconnect; in pools a check after idle time only",
+            ),
     )
 }
 

@@ -48,7 +48,10 @@ fn replies(trace: &Trace<'_>) -> Vec<Finding> {
                          rejected_connections counts these",
                     ),
             );
-        } else if lower.starts_with("-noauth") || lower.starts_with("-wrongpass") || lower.starts_with("-noperm") {
+        } else if lower.starts_with("-noauth")
+            || lower.starts_with("-wrongpass")
+            || lower.starts_with("-noperm")
+        {
             out.push(
                 trace
                     .finding("AUTH", Severity::Error)
@@ -63,7 +66,10 @@ fn replies(trace: &Trace<'_>) -> Vec<Finding> {
         }
     }
     if !others.is_empty() {
-        let moved = others.iter().filter(|text| text.contains("-MOVED") || text.contains("-ASK")).count();
+        let moved = others
+            .iter()
+            .filter(|text| text.contains("-MOVED") || text.contains("-ASK"))
+            .count();
         let next = if moved > 0 {
             "MOVED and ASK: the client asks the wrong node of a cluster again and again; it should learn the slots"
         } else {
@@ -73,7 +79,11 @@ fn replies(trace: &Trace<'_>) -> Vec<Finding> {
             trace
                 .finding("SERVER_ERROR_REPLY", Severity::Warning)
                 .with("replies", count)
-                .says(format!("no call failed, but the server answered with {}: {}", plural(count, "error"), others.join("; ")))
+                .says(format!(
+                    "no call failed, but the server answered with {}: {}",
+                    plural(count, "error"),
+                    others.join("; ")
+                ))
                 .try_next(next),
         );
     }
@@ -85,12 +95,17 @@ mod tests {
     use crate::explain::trace::testing::{clean, has};
 
     fn reply(text: &str) -> String {
-        format!("sendto(7, \"*1\\r\\n$4\\r\\nPING\\r\\n\", 14, 0, NULL, 0) = 14\nrecvfrom(7, \"{text}\\r\\n\", 8192, 0, NULL, NULL) = 36\n")
+        format!(
+            "sendto(7, \"*1\\r\\n$4\\r\\nPING\\r\\n\", 14, 0, NULL, 0) = 14\nrecvfrom(7, \"{text}\\r\\n\", 8192, 0, NULL, NULL) = 36\n"
+        )
     }
 
     #[test]
     fn each_reply_has_its_code() {
-        assert!(has(&reply("-ERR max number of clients reached"), "REDIS_MAXCLIENTS"));
+        assert!(has(
+            &reply("-ERR max number of clients reached"),
+            "REDIS_MAXCLIENTS"
+        ));
         assert!(has(&reply("-NOAUTH Authentication required."), "AUTH"));
         assert!(has(&reply("-MOVED 3999 127.0.0.1:6381"), "SERVER_ERROR_REPLY"));
         assert!(!has(&reply("+PONG"), "SERVER_ERROR_REPLY"));

@@ -105,9 +105,19 @@ fn incomplete(trace: &Trace<'_>) -> Option<Finding> {
     if !imported.incomplete {
         return None;
     }
-    let starts = imported.incomplete_because.iter().any(|why| why.contains("begins in the middle"));
-    let ends = imported.incomplete_because.iter().any(|why| why.contains("ends in the middle"));
-    let both = if starts && ends { "the log is cut at both ends: " } else { "" };
+    let starts = imported
+        .incomplete_because
+        .iter()
+        .any(|why| why.contains("begins in the middle"));
+    let ends = imported
+        .incomplete_because
+        .iter()
+        .any(|why| why.contains("ends in the middle"));
+    let both = if starts && ends {
+        "the log is cut at both ends: "
+    } else {
+        ""
+    };
     Some(
         trace
             .finding("INCOMPLETE_TRACE", Severity::Warning)
@@ -135,18 +145,30 @@ fn partial(trace: &Trace<'_>) -> Option<Finding> {
     let imported = trace.imported;
     let (says, next) = match imported.format {
         ImportFormat::Syscount | ImportFormat::SyscountByProcess => {
-            let top = imported.notes.iter().find(|note| note.contains("prints the top"))?;
+            let top = imported
+                .notes
+                .iter()
+                .find(|note| note.contains("prints the top"))?;
             (top.clone(), "syscount -T 1000")
         }
         ImportFormat::PerfStatCsv if !imported.not_counted.is_empty() || !imported.scaled.is_empty() => {
             let mut parts = Vec::new();
             if !imported.scaled.is_empty() {
-                parts.push(format!("{} scaled up by perf and so estimates", imported.scaled.join(", ")));
+                parts.push(format!(
+                    "{} scaled up by perf and so estimates",
+                    imported.scaled.join(", ")
+                ));
             }
             if !imported.not_counted.is_empty() {
-                parts.push(format!("{} not counted, which is not zero", imported.not_counted.join(", ")));
+                parts.push(format!(
+                    "{} not counted, which is not zero",
+                    imported.not_counted.join(", ")
+                ));
             }
-            (parts.join("; "), "fewer events at a time, so that each is counted all the time")
+            (
+                parts.join("; "),
+                "fewer events at a time, so that each is counted all the time",
+            )
         }
         ImportFormat::PerfStatCsv => (
             "perf stat counts only the calls it was asked for".to_owned(),
@@ -154,7 +176,12 @@ fn partial(trace: &Trace<'_>) -> Option<Finding> {
         ),
         _ => return None,
     };
-    Some(trace.finding("PARTIAL_COUNTS", Severity::Info).says(says).try_next(next))
+    Some(
+        trace
+            .finding("PARTIAL_COUNTS", Severity::Info)
+            .says(says)
+            .try_next(next),
+    )
 }
 
 fn machine(trace: &Trace<'_>) -> Option<Finding> {
@@ -163,8 +190,12 @@ fn machine(trace: &Trace<'_>) -> Option<Finding> {
         ImportFormat::Syscount | ImportFormat::SyscountByProcess => {
             "system-wide unless syscount was given -p: the counts may be of many programs"
         }
-        ImportFormat::BpftraceMap => "a bpftrace script counts the whole machine unless it filters by process",
-        ImportFormat::PerfTraceSummary if imported.notes.iter().any(|note| note.contains("whole machine")) => {
+        ImportFormat::BpftraceMap => {
+            "a bpftrace script counts the whole machine unless it filters by process"
+        }
+        ImportFormat::PerfTraceSummary
+            if imported.notes.iter().any(|note| note.contains("whole machine")) =>
+        {
             "system-wide: this is the whole machine, not one program"
         }
         _ => return None,
@@ -242,7 +273,12 @@ fn unknown(trace: &Trace<'_>) -> Option<Finding> {
     if calls == 0 {
         return None;
     }
-    let total: u64 = trace.imported.tables.iter().map(|t| t.sum_calls()).fold(0, u64::saturating_add);
+    let total: u64 = trace
+        .imported
+        .tables
+        .iter()
+        .map(|t| t.sum_calls())
+        .fold(0, u64::saturating_add);
     let names: Vec<String> = rows()
         .take(8)
         .filter_map(|(row, number)| {
@@ -276,7 +312,11 @@ fn unknown(trace: &Trace<'_>) -> Option<Finding> {
 }
 
 fn per_process(trace: &Trace<'_>) -> Option<Finding> {
-    let first = trace.imported.by_process.iter().max_by_key(|process| process.calls)?;
+    let first = trace
+        .imported
+        .by_process
+        .iter()
+        .max_by_key(|process| process.calls)?;
     Some(
         trace
             .finding("COUNTS_PER_PROCESS", Severity::Info)
@@ -297,7 +337,10 @@ mod tests {
 
     #[test]
     fn a_whole_log_of_one_thread_has_no_gaps() {
-        let codes: Vec<String> = found(&clean(3)).into_iter().map(|f| f.code.into_owned()).collect();
+        let codes: Vec<String> = found(&clean(3))
+            .into_iter()
+            .map(|f| f.code.into_owned())
+            .collect();
         for code in super::DOCS.iter().map(|doc| doc.code) {
             assert!(!codes.iter().any(|found| found == code), "{code}");
         }
@@ -313,6 +356,9 @@ mod tests {
 
     #[test]
     fn chosen_events_are_not_all() {
-        assert!(has("1250,,syscalls:sys_enter_poll,12117319,50.00,,\n", "PARTIAL_COUNTS"));
+        assert!(has(
+            "1250,,syscalls:sys_enter_poll,12117319,50.00,,\n",
+            "PARTIAL_COUNTS"
+        ));
     }
 }

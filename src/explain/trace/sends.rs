@@ -32,7 +32,9 @@ impl Rule for SentInPieces {
 }
 
 fn log(trace: &Trace<'_>) -> Option<Finding> {
-    let (name, peer) = trace.peers().max_by_key(|(_, peer)| peer.turns_with_several_sends)?;
+    let (name, peer) = trace
+        .peers()
+        .max_by_key(|(_, peer)| peer.turns_with_several_sends)?;
     // Several commands before a reply are a pipeline, which has its own rule.
     if peer.turns == 0 || peer.turns_with_several_sends * 2 < peer.turns || peer.deepest_pipeline > 1 {
         return None;

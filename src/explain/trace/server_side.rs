@@ -36,7 +36,10 @@ fn server(table: &Table<'_>) -> Option<Finding> {
     let writes = table.calls(&["write", "writev", "sendmsg"]);
     let good = reads.good();
     let (served, sure) = match table.trace.facts() {
-        Some(facts) => (facts.accepts.accepted > 0 || !facts.commands.received.is_empty(), true),
+        Some(facts) => (
+            facts.accepts.accepted > 0 || !facts.commands.received.is_empty(),
+            true,
+        ),
         None => {
             let equal = writes.abs_diff(good) * 20 <= writes.max(good);
             let busy = table.waits() * 10 <= good && table.calls(WAITS) > 0;
@@ -50,7 +53,11 @@ fn server(table: &Table<'_>) -> Option<Finding> {
     let per = |count: u64| count as f64 / requests as f64;
     let failed = reads.errors.unwrap_or(0);
     let errors = if failed > 0 {
-        format!("; {} read errors are {:.2} per request (EAGAIN after a drained connection)", Grouped(failed), per(failed))
+        format!(
+            "; {} read errors are {:.2} per request (EAGAIN after a drained connection)",
+            Grouped(failed),
+            per(failed)
+        )
     } else {
         String::new()
     };
@@ -68,7 +75,11 @@ fn server(table: &Table<'_>) -> Option<Finding> {
             .with("requests", requests)
             .says(format!(
                 "{}: {:.1} read and {:.1} write per request{batch}{errors}",
-                if sure { "server side" } else { "server side by its shape" },
+                if sure {
+                    "server side"
+                } else {
+                    "server side by its shape"
+                },
                 per(good),
                 per(writes)
             )),

@@ -72,7 +72,12 @@ mod tests {
     #[test]
     fn the_signal_is_named() {
         let text = "read(3, 0x7f, 1) = ? ERESTARTSYS (To be restarted if SA_RESTART is set)\n--- SIGALRM {si_signo=SIGALRM} ---\n";
-        assert!(find(&found(text), "INTERRUPTED_AND_RESTARTED").unwrap().says.contains("SIGALRM"));
+        assert!(
+            find(&found(text), "INTERRUPTED_AND_RESTARTED")
+                .unwrap()
+                .says
+                .contains("SIGALRM")
+        );
         assert!(!has(&clean(2), "INTERRUPTED_AND_RESTARTED"));
     }
 }

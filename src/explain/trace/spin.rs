@@ -95,7 +95,10 @@ fn reported(trace: &Trace<'_>) -> Option<Finding> {
 fn asking(trace: &Trace<'_>) -> Option<Finding> {
     let facts = trace.facts()?;
     let (count, what) = if facts.eagain_streak >= 20 {
-        (facts.eagain_streak, "receives got EAGAIN with no wait between them")
+        (
+            facts.eagain_streak,
+            "receives got EAGAIN with no wait between them",
+        )
     } else if facts.empty_poll_streak >= 20 {
         (facts.empty_poll_streak, "waits with time-out 0 reported nothing")
     } else {
@@ -105,7 +108,9 @@ fn asking(trace: &Trace<'_>) -> Option<Finding> {
         trace
             .finding("EVENT_LOOP_SPIN", Severity::Warning)
             .with("in_a_row", count)
-            .says(format!("{count} times in a row {what}: the program asks in a loop where it could wait"))
+            .says(format!(
+                "{count} times in a row {what}: the program asks in a loop where it could wait"
+            ))
             .try_next("wait with poll or epoll and a time-out"),
     )
 }
@@ -140,8 +145,12 @@ fn storm(table: &Table<'_>) -> Option<Finding> {
             .finding("POLL_STORM", Severity::Warning)
             .with("waits", table.waits())
             .with("waits_per_op", round2(rate))
-            .says(format!("{rate:.0} waits for descriptors per operation, where one or two would do"))
-            .try_next("trace with strace -e trace=poll,select,epoll_wait -T to see what the loop is woken for"),
+            .says(format!(
+                "{rate:.0} waits for descriptors per operation, where one or two would do"
+            ))
+            .try_next(
+                "trace with strace -e trace=poll,select,epoll_wait -T to see what the loop is woken for",
+            ),
     )
 }
 
@@ -162,7 +171,8 @@ mod tests {
     fn receives_without_a_wait() {
         let text = format!(
             "sendto(4, \"x\", 1, 0, NULL, 0) = 1\n{}",
-            "recvfrom(4, 0x7f, 8192, 0, NULL, NULL) = -1 EAGAIN (Resource temporarily unavailable)\n".repeat(30)
+            "recvfrom(4, 0x7f, 8192, 0, NULL, NULL) = -1 EAGAIN (Resource temporarily unavailable)\n"
+                .repeat(30)
         );
         assert!(has(&text, "EVENT_LOOP_SPIN"));
     }

@@ -48,7 +48,9 @@ fn queue(trace: &Trace<'_>) -> Option<Finding> {
     if let (Some(asked), Some(most)) = (trace.value("backlog_asked"), trace.value("somaxconn"))
         && asked > most
     {
-        parts.push(format!("the server asked for {asked} and somaxconn allows {most}"));
+        parts.push(format!(
+            "the server asked for {asked} and somaxconn allows {most}"
+        ));
     }
     Some(
         trace
@@ -92,8 +94,10 @@ impl Rule for OpenFiles {
 }
 
 fn open_files(trace: &Trace<'_>) -> Option<Finding> {
-    if let (Some(asked), Some(got)) = (trace.value("maxclients_asked"), trace.value("maxclients_effective"))
-        && got < asked
+    if let (Some(asked), Some(got)) = (
+        trace.value("maxclients_asked"),
+        trace.value("maxclients_effective"),
+    ) && got < asked
     {
         return Some(lowered(trace, asked, got));
     }
@@ -103,7 +107,10 @@ fn open_files(trace: &Trace<'_>) -> Option<Finding> {
     let soft = trace.value("nofile_soft")?;
     let hard = trace.value("nofile_hard");
     let needed = DEFAULT_CLIENTS + RESERVED;
-    if hard.unwrap_or(soft) >= needed && soft >= 1024 && trace.value("fds_now").is_none_or(|now| now * 10 < soft * 8) {
+    if hard.unwrap_or(soft) >= needed
+        && soft >= 1024
+        && trace.value("fds_now").is_none_or(|now| now * 10 < soft * 8)
+    {
         return None;
     }
     let raise = match hard {
@@ -120,7 +127,12 @@ fn open_files(trace: &Trace<'_>) -> Option<Finding> {
     };
     let now = trace
         .value("fds_now")
-        .map(|now| format!("; {now} are open now ({:.0} %)", now as f64 * 100.0 / soft.max(1) as f64))
+        .map(|now| {
+            format!(
+                "; {now} are open now ({:.0} %)",
+                now as f64 * 100.0 / soft.max(1) as f64
+            )
+        })
         .unwrap_or_default();
     Some(
         trace
@@ -171,31 +183,74 @@ impl Rule for NothingFull {
 
 fn nothing_full(trace: &Trace<'_>) -> Option<Finding> {
     let pairs: [(&str, Option<u64>, Option<u64>); 7] = [
-        ("open files of the machine", trace.value("file_nr"), trace.value("file_max")),
-        ("open files of the process", trace.value("fds_now"), trace.value("nofile_soft")),
-        ("local ports in TIME_WAIT", trace.value("time_wait"), trace.value("ports")),
-        ("clients", trace.value("connected_clients"), trace.value("maxclients")),
-        ("accept queue", trace.value("accept_queue_now"), trace.value("backlog_effective")),
-        ("conntrack entries", trace.value("conntrack_count"), trace.value("conntrack_max")),
+        (
+            "open files of the machine",
+            trace.value("file_nr"),
+            trace.value("file_max"),
+        ),
+        (
+            "open files of the process",
+            trace.value("fds_now"),
+            trace.value("nofile_soft"),
+        ),
+        (
+            "local ports in TIME_WAIT",
+            trace.value("time_wait"),
+            trace.value("ports"),
+        ),
+        (
+            "clients",
+            trace.value("connected_clients"),
+            trace.value("maxclients"),
+        ),
+        (
+            "accept queue",
+            trace.value("accept_queue_now"),
+            trace.value("backlog_effective"),
+        ),
+        (
+            "conntrack entries",
+            trace.value("conntrack_count"),
+            trace.value("conntrack_max"),
+        ),
         ("processes", trace.value("pids.current"), trace.value("pids.max")),
     ];
     let known: Vec<(&str, u64, u64)> = pairs
         .into_iter()
         .filter_map(|(name, used, most)| Some((name, used?, most.filter(|most| *most > 0)?)))
         .collect();
-    let bad_counters = ["listen_overflows", "rejected_connections", "time_wait_overflow", "syn_queue_drops"]
+    let bad_counters = [
+        "listen_overflows",
+        "rejected_connections",
+        "time_wait_overflow",
+        "syn_queue_drops",
+    ]
+    .iter()
+    .any(|name| trace.value(name).is_some_and(|n| n > 0));
+    let said = trace
+        .imported
+        .values
+        .get("error_texts")
+        .and_then(Value::as_object);
+    let full = known
         .iter()
-        .any(|name| trace.value(name).is_some_and(|n| n > 0));
-    let said = trace.imported.values.get("error_texts").and_then(Value::as_object);
-    let full = known.iter().any(|(_, used, most)| *used as f64 >= *most as f64 * 0.8);
+        .any(|(_, used, most)| *used as f64 >= *most as f64 * 0.8);
     if known.len() < 2 || full || bad_counters || said.is_some_and(|texts| texts.contains_key("ENFILE")) {
         return None;
     }
     let list: Vec<String> = known
         .iter()
-        .map(|(name, used, most)| format!("{name} {used} of {most} ({:.1} %)", *used as f64 * 100.0 / *most as f64))
+        .map(|(name, used, most)| {
+            format!(
+                "{name} {used} of {most} ({:.1} %)",
+                *used as f64 * 100.0 / *most as f64
+            )
+        })
         .collect();
-    let worst = known.iter().map(|(_, used, most)| *used as f64 / *most as f64).fold(0.0, f64::max);
+    let worst = known
+        .iter()
+        .map(|(_, used, most)| *used as f64 / *most as f64)
+        .fold(0.0, f64::max);
     Some(
         trace
             .finding("NO_LIMIT_REACHED", Severity::Info)
@@ -211,7 +266,11 @@ mod tests {
 
     #[test]
     fn a_full_queue_and_an_empty_one() {
-        let queue = |now: u32| format!("State Recv-Q Send-Q Local Address:Port Peer Address:Port\nLISTEN {now} 128 0.0.0.0:6379 0.0.0.0:*\n");
+        let queue = |now: u32| {
+            format!(
+                "State Recv-Q Send-Q Local Address:Port Peer Address:Port\nLISTEN {now} 128 0.0.0.0:6379 0.0.0.0:*\n"
+            )
+        };
         assert!(has(&queue(129), "LISTEN_OVERFLOW"));
         assert!(!has(&queue(0), "LISTEN_OVERFLOW"));
     }

@@ -7,7 +7,8 @@ use crate::units::Ops;
 
 /// The record of a foreign text.
 pub(in crate::explain) fn record(text: &str, ops: Option<u64>) -> Record {
-    let imported = import(Box::new(std::io::Cursor::new(text.to_owned())), None).unwrap_or_else(|e| panic!("{e}: {text}"));
+    let imported = import(Box::new(std::io::Cursor::new(text.to_owned())), None)
+        .unwrap_or_else(|e| panic!("{e}: {text}"));
     into_record(vec![("test".to_owned(), imported)], ops.map(Ops))
 }
 

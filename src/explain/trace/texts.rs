@@ -35,8 +35,12 @@ fn meaning(errno: &str) -> &'static str {
         "ENFILE" => "the whole machine is at fs.file-max; ulimit -n does not help",
         "EAGAIN" => "on a connect to a UNIX socket the listen queue is full; on a read a time-out",
         "ECONNREFUSED" => "nothing listens there; on a BSD or macOS also a full queue of a UNIX socket",
-        "ETIMEDOUT" => "no answer: packets are dropped, or the listen queue is full (TCP waits, it does not refuse)",
-        "EINPROGRESS" => "a connect under way; when the client gives up with this text, its connect time-out has passed",
+        "ETIMEDOUT" => {
+            "no answer: packets are dropped, or the listen queue is full (TCP waits, it does not refuse)"
+        }
+        "EINPROGRESS" => {
+            "a connect under way; when the client gives up with this text, its connect time-out has passed"
+        }
         "ECONNRESET" => "the other side threw the connection away",
         "EPIPE" => "written to a connection that the other side has closed",
         "ENOBUFS" | "ENOMEM" => "the kernel has no memory for it",
@@ -49,12 +53,20 @@ fn meaning(errno: &str) -> &'static str {
 }
 
 fn texts(trace: &Trace<'_>) -> Option<Finding> {
-    let texts = trace.imported.values.get("error_texts").and_then(Value::as_object)?;
+    let texts = trace
+        .imported
+        .values
+        .get("error_texts")
+        .and_then(Value::as_object)?;
     let parts: Vec<String> = texts
         .iter()
         .filter(|(errno, _)| !meaning(errno).is_empty())
         .map(|(errno, n)| {
-            let name = if errno == "WENT_AWAY" { "“went away”" } else { errno.as_str() };
+            let name = if errno == "WENT_AWAY" {
+                "“went away”"
+            } else {
+                errno.as_str()
+            };
             format!("{name} ({n} x): {}", meaning(errno))
         })
         .collect();
@@ -83,13 +95,29 @@ mod tests {
 
     #[test]
     fn numbers_by_their_system() {
-        let linux = find(&found("error 2003: Can't connect to MySQL server (99)\n"), "ERRNO_OF_TEXT").unwrap();
+        let linux = find(
+            &found("error 2003: Can't connect to MySQL server (99)\n"),
+            "ERRNO_OF_TEXT",
+        )
+        .unwrap();
         assert!(linux.says.contains("EADDRNOTAVAIL"), "{}", linux.says);
-        let bsd = find(&found("connect() to unix: failed (61: Connection refused)\n"), "ERRNO_OF_TEXT").unwrap();
-        assert!(bsd.says.contains("ECONNREFUSED") && bsd.says.contains("BSD"), "{}", bsd.says);
+        let bsd = find(
+            &found("connect() to unix: failed (61: Connection refused)\n"),
+            "ERRNO_OF_TEXT",
+        )
+        .unwrap();
+        assert!(
+            bsd.says.contains("ECONNREFUSED") && bsd.says.contains("BSD"),
+            "{}",
+            bsd.says
+        );
         let timed = find(&found("Operation now in progress[115]\n"), "ERRNO_OF_TEXT").unwrap();
         assert!(timed.says.contains("time-out has passed"));
-        let away = find(&found("PHP Fatal error: RedisException: Redis server went away\n"), "ERRNO_OF_TEXT").unwrap();
+        let away = find(
+            &found("PHP Fatal error: RedisException: Redis server went away\n"),
+            "ERRNO_OF_TEXT",
+        )
+        .unwrap();
         assert!(away.says.contains("never came about"));
     }
 

@@ -41,9 +41,14 @@ fn futex(table: &Table<'_>) -> Option<Finding> {
         return None;
     }
     let failed = table.row("futex").and_then(|row| row.errors).unwrap_or(0);
-    let per_op = rate.map(|rate| format!(", {rate:.1} per operation")).unwrap_or_default();
+    let per_op = rate
+        .map(|rate| format!(", {rate:.1} per operation"))
+        .unwrap_or_default();
     let late = if failed > 0 {
-        format!("; {} of them failed, normally because the value had changed already (EAGAIN) or a time-out passed", Grouped(failed))
+        format!(
+            "; {} of them failed, normally because the value had changed already (EAGAIN) or a time-out passed",
+            Grouped(failed)
+        )
     } else {
         String::new()
     };
@@ -69,7 +74,8 @@ mod tests {
 
     #[test]
     fn mostly_futex() {
-        let text = "futex(0x7f, FUTEX_WAIT_PRIVATE, 0, NULL) = 0\nfutex(0x7f, FUTEX_WAKE_PRIVATE, 1) = 1\n".repeat(20);
+        let text = "futex(0x7f, FUTEX_WAIT_PRIVATE, 0, NULL) = 0\nfutex(0x7f, FUTEX_WAKE_PRIVATE, 1) = 1\n"
+            .repeat(20);
         assert!(has(&text, "THREAD_HANDOVER"));
         assert!(!has(&clean(20), "THREAD_HANDOVER"));
     }

@@ -70,7 +70,10 @@ fn times(table: &Table<'_>) -> Option<Finding> {
     let is_wait = |name: &str| {
         WAITS.contains(&name)
             || SOCKET_RECEIVES.contains(&name)
-            || matches!(name, "read" | "futex" | "wait4" | "nanosleep" | "clock_nanosleep" | "lwp_cond_wait" | "connect")
+            || matches!(
+                name,
+                "read" | "futex" | "wait4" | "nanosleep" | "clock_nanosleep" | "lwp_cond_wait" | "connect"
+            )
     };
     let slowest = table
         .rows()
@@ -104,7 +107,9 @@ fn times(table: &Table<'_>) -> Option<Finding> {
             "strace -c and -c -w print the same heading, so this may be CPU or wall time, and nothing here is as long as a wait: \
              probably CPU time, in which waits are not contained"
         }
-        TimeKind::Cpu | TimeKind::Wall | TimeKind::None => "this is CPU time, in which waits are not contained",
+        TimeKind::Cpu | TimeKind::Wall | TimeKind::None => {
+            "this is CPU time, in which waits are not contained"
+        }
     };
     // Without anything that waits there is nothing to warn of.
     slowest?;
@@ -219,7 +224,6 @@ fn outside(trace: &Trace<'_>) -> Option<Finding> {
             .try_next("profile the program there; system calls do not explain it"),
     )
 }
-
 
 #[cfg(test)]
 mod tests {

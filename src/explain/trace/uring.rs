@@ -48,7 +48,10 @@ mod tests {
 
     #[test]
     fn the_ring_is_seen() {
-        assert!(has("io_uring_enter(5, 1, 1, IORING_ENTER_GETEVENTS, NULL, 8) = 1\n", "IO_URING"));
+        assert!(has(
+            "io_uring_enter(5, 1, 1, IORING_ENTER_GETEVENTS, NULL, 8) = 1\n",
+            "IO_URING"
+        ));
         assert!(!has(&clean(2), "IO_URING"));
     }
 }

@@ -83,7 +83,10 @@ impl Rule for KnownTimeouts {
 
 /// The longest single call of a table (`strace -c -U max-time`, perf trace -s).
 fn of_table(table: &Table<'_>) -> Option<Finding> {
-    let waits = table.rows().iter().filter(|row| WAITS.contains(&row.syscall.as_str()) || row.syscall == "connect");
+    let waits = table
+        .rows()
+        .iter()
+        .filter(|row| WAITS.contains(&row.syscall.as_str()) || row.syscall == "connect");
     let (row, longest, what) = waits
         .filter_map(|row| Some((row, row.longest?)))
         .filter_map(|(row, longest)| {
@@ -123,12 +126,15 @@ fn timeouts(trace: &Trace<'_>) -> Option<Finding> {
     let facts = trace.facts()?;
     // A futex or a sleep ends when its program wants it to.
     let waits = || facts.waits.iter().filter(|wait| !wait.call.contains("futex"));
-    let famous = waits().find_map(|wait| Some((wait, famous(wait.length.0, wait.call == "connect")?.to_owned())));
+    let famous =
+        waits().find_map(|wait| Some((wait, famous(wait.length.0, wait.call == "connect")?.to_owned())));
     let own = || {
-        waits().find(|wait| wait.in_vain && wait.timeout_ms.is_some_and(|ms| ms >= 100) && !wait.peer.is_empty()).map(|wait| {
-            let ms = wait.timeout_ms.unwrap_or(0);
-            (wait, format!("the client's own time-out of {ms} ms ended it"))
-        })
+        waits()
+            .find(|wait| wait.in_vain && wait.timeout_ms.is_some_and(|ms| ms >= 100) && !wait.peer.is_empty())
+            .map(|wait| {
+                let ms = wait.timeout_ms.unwrap_or(0);
+                (wait, format!("the client's own time-out of {ms} ms ended it"))
+            })
     };
     let (wait, what) = famous.or_else(own)?;
     let to = if wait.peer.is_empty() {
@@ -182,7 +188,11 @@ impl Rule for Sleeps {
 }
 
 fn lock(trace: &Trace<'_>) -> Option<Finding> {
-    let (command, repeat) = trace.facts()?.repeats.iter().max_by_key(|(_, repeat)| repeat.times)?;
+    let (command, repeat) = trace
+        .facts()?
+        .repeats
+        .iter()
+        .max_by_key(|(_, repeat)| repeat.times)?;
     if repeat.times < 3 {
         return None;
     }
@@ -251,7 +261,11 @@ mod tests {
                     clock_nanosleep(CLOCK_REALTIME, 0, {tv_sec=0, tv_nsec=500000000}, NULL) = 0\n";
         let findings = found(&turn.repeat(6));
         let finding = find(&findings, "LOCK_WAIT").unwrap();
-        assert!(finding.says.contains("SETNX lock") && finding.says.contains("500 ms"), "{}", finding.says);
+        assert!(
+            finding.says.contains("SETNX lock") && finding.says.contains("500 ms"),
+            "{}",
+            finding.says
+        );
         assert!(!has(&clean(10), "LOCK_WAIT"));
     }
 

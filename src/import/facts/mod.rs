@@ -143,7 +143,11 @@ impl Commands {
     /// Commands that are neither housekeeping nor a check.
     pub fn working(commands: &BTreeMap<String, u64>) -> u64 {
         let works = |name: &str| !HOUSEKEEPING.contains(&name) && !is_check(name);
-        commands.iter().filter(|(name, _)| works(name)).map(|(_, n)| n).sum()
+        commands
+            .iter()
+            .filter(|(name, _)| works(name))
+            .map(|(_, n)| n)
+            .sum()
     }
 
     /// PINGs and ECHOs.
