@@ -9,6 +9,9 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::cmd::count::CountArgs;
+use crate::cmd::preflight::PreflightArgs;
+use crate::import::ImportFormat;
 use crate::render::Format;
 use crate::strategy::contract::{Op, PayloadKind, Serializer};
 
@@ -33,6 +36,15 @@ pub enum Command {
     /// Time client strategies untraced, then count their system calls per operation
     #[command(disable_help_flag = true)]
     Bench(Box<BenchArgs>),
+    /// Count the system calls of any program, as `strace -c -f` does, per operation when it can
+    Count(Box<CountArgs>),
+    /// Say whether a planned load fits this machine and server, limit by limit
+    #[command(disable_help_flag = true)]
+    Preflight(Box<PreflightArgs>),
+    /// Say why a client is slow or fails: findings from records and from other tools' tables and logs
+    Explain(ExplainArgs),
+    /// Read tables and logs of other tools (strace, dtruss, perf trace, truss, ktrace, ltrace, syscount …)
+    Import(ImportArgs),
     /// Show strategies and engines: what is ready on this machine, and for what is not, why
     List(ListArgs),
     /// Print the JSON Schema of the record that `-o` writes
@@ -263,6 +275,55 @@ pub struct OutputArgs {
     /// Only the table: no header, no progress
     #[arg(short = 'q', long)]
     pub quiet: bool,
+}
+
+/// `systally import`.
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// Tables or logs, also packed with gzip or zstd; `-` is standard input. The files of one strace -ff
+    /// run are read as one run
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+
+    /// What the files are, when their content does not tell
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub from: Option<ImportFormat>,
+
+    /// Operations that the traced program completed, for figures per operation
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub ops: Option<u64>,
+
+    /// Form of what is printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+
+    /// Write the record (JSON) to this file; `-` is standard output
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// `systally explain`.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// Records of systally, other tools' tables and logs, or codes of findings to be described
+    #[arg(required_unless_present = "list", value_name = "FILE|CODE")]
+    pub what: Vec<PathBuf>,
+
+    /// Describe every finding there is
+    #[arg(long, conflicts_with = "what")]
+    pub list: bool,
+
+    /// What the foreign files are, when their content does not tell
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub from: Option<ImportFormat>,
+
+    /// Operations that the traced program completed, for figures per operation
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub ops: Option<u64>,
+
+    /// Form of what is printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
 }
 
 /// `systally list`.

@@ -10,6 +10,10 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Bench(mut args) => cmd::bench::run(&mut args),
+        Command::Count(args) => cmd::count::run(&args),
+        Command::Preflight(mut args) => cmd::preflight::run(&mut args),
+        Command::Explain(args) => cmd::explain::run(&args),
+        Command::Import(args) => cmd::import::run(&args),
         Command::List(args) => cmd::list::run(&args),
         Command::Schema => cmd::schema::run(),
         Command::Worker(args) => return cmd::worker::run(&args),
@@ -18,7 +22,7 @@ fn main() -> ExitCode {
         Command::Loop(args) => cmd::calls::run(&args),
     };
     let code = result.unwrap_or_else(|failure| {
-        cmd::warn(&format!("systally: {:#}", failure.error));
+        cmd::warn(&format!("systally: {}", cmd::describe(&failure.error)));
         failure.code
     });
     ExitCode::from(code.number())

@@ -1,6 +1,9 @@
 //! Loads that were run against a real kernel and real servers, each with what happened: the verdict has to
 //! say beforehand what then came.
 
+// A test that panics is a test that fails, also in its helpers.
+#![allow(clippy::unwrap_used)]
+
 use std::path::Path;
 
 use systally::limits::{Load, ServerFacts, ServerKind, check_all};

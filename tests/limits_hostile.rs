@@ -1,6 +1,9 @@
 //! A recording may hold anything: nothing in it may end in a panic, in a wrong "ok", or in control
 //! characters on a terminal.
 
+// A test that panics is a test that fails, also in its helpers.
+#![allow(clippy::unwrap_used)]
+
 use proptest::prelude::*;
 use systally::limits::{Load, check_all};
 use systally::proc::{Root, counters, host};

@@ -2,20 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::cli::{BenchArgs, EngineChoice, LoadArgs, ServerArgs};
+use crate::cli::{BenchArgs, EngineChoice, LoadArgs, OutputArgs, ServerArgs};
 use crate::engine::{self, Availability, Engine, EngineKind};
 use crate::plan::rows::{Common, Matrix, Row, rows};
 use crate::record::{PlanInfo, Record, ServerOrigin, Status, wire};
 use crate::render::{self, Format, View};
 use crate::run::interrupt::Interrupt;
 use crate::run::{Bench, Progress, RoundLength, Save, Settings};
-use crate::server::{PrivateOptions, Server, ServerChoice, Target};
+use crate::server::{PrivateOptions, Server, ServerChoice, ServerError, Target};
 use crate::strategy::contract::{Connect, KeyOrder, Keys};
 use crate::strategy::{Registry, ScriptSource, Strategy, program_strategies};
 
@@ -27,6 +28,9 @@ const DEFAULT_TOTAL: Duration = Duration::from_secs(11);
 /// Keys when `-r` does not give their number; few enough to preload, many enough for shards.
 const DEFAULT_KEYS: u64 = 1_000;
 
+/// Keys whose names are in memory at once when they are deleted.
+const KEYS_AT_ONCE: u64 = 10_000;
+
 /// Runs the bench and prints the table.
 ///
 /// # Errors
@@ -35,11 +39,8 @@ const DEFAULT_KEYS: u64 = 1_000;
 pub fn run(args: &mut BenchArgs) -> CommandResult {
     secrets::hide(&mut args.server)?;
     let args = &*args;
-    let format = if args.output.csv {
-        Format::Csv
-    } else {
-        args.output.format
-    };
+    let form = form(&args.output);
+    places(&args.output)?;
     let strategies = strategies(args)?;
     let rows = rows(
         &strategies,
@@ -53,13 +54,19 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
     if rows.is_empty() {
         return Err(anyhow!("no strategy is left to run; `systally list` shows all")).code(Code::Usage);
     }
-    let baseline = args
-        .baseline
-        .as_deref()
-        .map(|name| baseline(&rows, name))
-        .transpose()?;
+    let counting = counting(args.engine)?;
     let interrupt = Interrupt::install().context("cannot handle signals")?;
-    let mut server = Server::start(server_choice(&args.server)?, &interrupt)?;
+    let mut server = Server::start(server_choice(&args.server)?, &interrupt).map_err(|error| {
+        let code = if matches!(error, ServerError::Interrupted { .. }) {
+            Code::Incomplete
+        } else {
+            Code::Failed
+        };
+        CommandError {
+            code,
+            error: error.into(),
+        }
+    })?;
     let rows: Vec<Row> = if args.strategies.is_empty() && args.program.is_empty() {
         rows.into_iter()
             .filter(|r| server.endpoint(r.strategy.transport).is_some())
@@ -67,26 +74,28 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
     } else {
         rows
     };
+    let baseline = args
+        .baseline
+        .as_deref()
+        .map(|name| baseline(&rows, name))
+        .transpose()?;
     let common = common(&args.load);
     let settings = settings(args, &rows, baseline);
     let timing = engine::engine(EngineKind::None);
-    let counting = counting(args.engine)?;
 
     let show = Header {
-        format,
+        format: form,
         quiet: args.output.quiet,
     };
     show.line(&format!("server: {server}"))?;
     show.line(&header(&settings, &rows, counting))?;
 
     let progress = Bar::new(args.output.quiet);
-    let output = args
-        .output
-        .output
-        .as_deref()
-        .filter(|path| *path != Path::new("-"));
-    let mut save =
-        output.map(|path| move |record: &Record| wire::save(record, path).map_err(anyhow::Error::from));
+    let mut saved = Ok(());
+    let mut save = file(args.output.output.as_deref()).map(|path| {
+        let saved = &mut saved;
+        move |record: &Record| *saved = wire::save(record, path)
+    });
     let bench = Bench {
         rows: &rows,
         common: &common,
@@ -99,21 +108,66 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
         last_seen: None,
         save: save.as_mut().map(|save| save as &mut Save),
     };
-    let record = bench.run()?;
+    let record = bench.run();
+    drop(save);
     if record
         .server
         .as_ref()
         .is_some_and(|server| server.origin == ServerOrigin::External)
-        && let Err(error) = server.delete_keys(&written_keys(&common))
     {
-        warn(&format!(
-            "systally: the keys of this run are still on the server: {error}"
-        ));
+        clean_up(&mut server, &common);
     }
     server.stop();
 
-    write_outputs(args, format, &record)?;
+    write_outputs(args, form, &record)?;
+    // Last, so that what cannot be kept in the file has at least been shown.
+    saved?;
     Ok(exit_code(&record, args.ignore_failure))
+}
+
+/// The form of what is printed.
+fn form(output: &OutputArgs) -> Format {
+    if output.output.as_deref() == Some(Path::new("-")) {
+        Format::Json
+    } else if output.csv {
+        Format::Csv
+    } else {
+        output.format
+    }
+}
+
+/// A path that is not standard output.
+fn file(path: Option<&Path>) -> Option<&Path> {
+    path.filter(|path| *path != Path::new("-"))
+}
+
+/// Makes sure that results can be written where they shall go, before minutes are spent on them.
+fn places(output: &OutputArgs) -> Result<(), CommandError> {
+    let all = [
+        &output.output,
+        &output.export_markdown,
+        &output.export_csv,
+        &output.export_json,
+    ];
+    all.into_iter()
+        .filter_map(|path| file(path.as_deref()))
+        .try_for_each(wire::check)
+        .code(Code::Usage)
+}
+
+/// Removes what the workers have written from a server of the user's.
+fn clean_up(server: &mut Server, common: &Common) {
+    let mut first = 0;
+    while first < common.keys.count {
+        let last = common.keys.count.min(first + KEYS_AT_ONCE);
+        if let Err(error) = server.delete_keys(&written_keys(common, first..last)) {
+            warn(&format!(
+                "systally: the keys of this run are still on the server: {error}"
+            ));
+            return;
+        }
+        first = last;
+    }
 }
 
 /// The strategies that were named, or all default ones, and the user's own program.
@@ -148,7 +202,7 @@ fn baseline(rows: &[Row], name: &str) -> Result<usize, CommandError> {
         .code(Code::Usage)
 }
 
-fn server_choice(args: &ServerArgs) -> Result<ServerChoice, CommandError> {
+pub(super) fn server_choice(args: &ServerArgs) -> Result<ServerChoice, CommandError> {
     if args.builtin_server {
         return Ok(ServerChoice::BuiltIn {
             options: PrivateOptions::default(),
@@ -197,9 +251,9 @@ fn common(load: &LoadArgs) -> Common {
     }
 }
 
-/// All keys that the workers may have written: values, and the counters of `incr`.
-fn written_keys(common: &Common) -> Vec<String> {
-    (0..common.keys.count)
+/// Keys that the workers may have written, of these numbers: values, and the counters of `incr`.
+fn written_keys(common: &Common, numbers: Range<u64>) -> Vec<String> {
+    numbers
         .flat_map(|i| {
             let key = common.keys.key(i);
             [format!("n:{key}"), key]
@@ -212,7 +266,10 @@ fn settings(args: &BenchArgs, rows: &[Row], baseline: Option<usize>) -> Settings
         (Some(requests), _) => RoundLength::Ops(requests),
         (None, Some(span)) => RoundLength::Span(span),
         (None, None) => {
-            let rounds = rows.len() as u32 * (args.runs + args.warmup).max(1);
+            let per_row = args.runs.saturating_add(args.warmup).max(1);
+            let rounds = u32::try_from(rows.len())
+                .unwrap_or(u32::MAX)
+                .saturating_mul(per_row);
             RoundLength::Span(
                 (DEFAULT_TOTAL / rounds.max(1)).clamp(Duration::from_millis(50), Duration::from_secs(1)),
             )
@@ -368,8 +425,6 @@ fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -> Result<()
         header: false,
         ..terminal::view()
     };
-    let to_stdout = args.output.output.as_deref() == Some(Path::new("-"));
-    let format = if to_stdout { Format::Json } else { format };
     print(&render::render(record, format, &view)?)?;
     for (path, format) in [
         (&args.output.export_markdown, Format::Markdown),

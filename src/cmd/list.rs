@@ -36,6 +36,9 @@ fn strategies(out: &mut String, registry: &Registry) -> std::fmt::Result {
     writeln!(out, "Strategies (client/mode/transport; * runs by default)")?;
     for client in registry.clients() {
         match client.presence() {
+            Presence::Ready { version } if let Some(why) = client.store().out_of_reach() => {
+                writeln!(out, "  {:<18} {:<10} {why}", client.name(), version)?;
+            }
             Presence::Ready { version } => {
                 writeln!(
                     out,

@@ -1,9 +1,12 @@
 //! The commands: one short file each. Only this folder writes to standard output.
 
 pub mod bench;
-
 pub mod calls;
+pub mod count;
+pub mod explain;
+pub mod import;
 pub mod list;
+pub mod preflight;
 pub mod responder;
 pub mod schema;
 pub mod secrets;
@@ -105,4 +108,32 @@ pub fn print(text: &str) -> io::Result<()> {
 /// Writes a line to standard error; nobody can be told when that fails.
 pub fn warn(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// An error and its causes in one line; a cause that the error quotes already is not repeated.
+pub fn describe(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !text.contains(&cause) {
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(&cause);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::anyhow;
+
+    #[test]
+    fn a_quoted_cause_is_said_once() {
+        let error = anyhow!("no such file")
+            .context("cannot open x: no such file")
+            .context("starting");
+        assert_eq!(describe(&error), "starting: cannot open x: no such file");
+    }
 }

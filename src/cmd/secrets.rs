@@ -12,6 +12,7 @@ use std::process::Command;
 use anyhow::{Context, anyhow};
 
 use crate::cli::ServerArgs;
+use crate::units::escape;
 
 const MASK: &str = "***";
 const PASS: &str = "SYSTALLY_HIDDEN_PASS";
@@ -97,9 +98,57 @@ fn masked(arg: &OsStr, secrets: &[&str]) -> OsString {
     arg.to_owned()
 }
 
+/// A command line as a record may keep it: escaped, with what looks like a password masked (the value
+/// of a flag that names one, and the user part of a URI).
+pub fn shown_command(argv: &[OsString]) -> String {
+    let mut words = Vec::with_capacity(argv.len());
+    let mut mask_next = false;
+    for arg in argv {
+        let text = arg.to_string_lossy();
+        let (flag, value) = text
+            .split_once('=')
+            .map_or((&*text, None), |(flag, value)| (flag, Some(value)));
+        let names_secret = matches!(
+            flag,
+            "-a" | "--pass" | "--password" | "--auth" | "--token" | "--requirepass"
+        );
+        let word = match (mask_next, names_secret, value) {
+            (true, _, _) => MASK.to_owned(),
+            (false, true, Some(_)) => format!("{flag}={MASK}"),
+            _ => match password_of(&text) {
+                Some(password) => text.replacen(&format!("{password}@"), &format!("{MASK}@"), 1),
+                None => text.to_string(),
+            },
+        };
+        mask_next = names_secret && value.is_none() && !mask_next;
+        words.push(escape(&word, 200));
+    }
+    words.join(" ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_counted_command_is_kept_without_its_password() {
+        let argv: Vec<OsString> = [
+            "redis-cli",
+            "-a",
+            "hunter2",
+            "--pass=x",
+            "-u",
+            "redis://u:hunter2@h",
+            "get",
+            "k",
+        ]
+        .map(Into::into)
+        .to_vec();
+        assert_eq!(
+            shown_command(&argv),
+            "redis-cli -a *** --pass=*** -u redis://u:***@h get k"
+        );
+    }
 
     fn show(arg: &str) -> String {
         masked(OsStr::new(arg), &["hunter2"])

@@ -106,6 +106,9 @@ pub enum Stdio {
     Inherit,
     /// Pipes for stdin, stdout and stderr, handed out by [`Session::pipes`].
     Piped,
+    /// systally's own but for stdout, which is a pipe handed out by [`Session::pipes`]; the other two
+    /// descriptors handed out lead nowhere.
+    PipedOutput,
 }
 
 /// systally's ends of the pipes of one program, with `O_CLOEXEC` set.

@@ -137,6 +137,21 @@ impl ChildEnds {
     }
 }
 
+/// A descriptor that leads nowhere.
+fn nothing() -> Result<OwnedFd, EngineError> {
+    std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")
+        .map(OwnedFd::from)
+        .map_err(|error| system("open /dev/null", &error))
+}
+
+/// A second descriptor of one of systally's own streams, or of nothing where that stream is closed.
+fn own(stream: BorrowedFd<'_>) -> Result<OwnedFd, EngineError> {
+    stream.try_clone_to_owned().or_else(|_| nothing())
+}
+
 /// Makes the pipes of a program that wants them.
 ///
 /// # Errors
@@ -151,6 +166,20 @@ pub(super) fn pipes(program: &Program) -> Result<Option<(Pipes, ChildEnds)>, Eng
     };
     match program.stdio {
         Stdio::Inherit => Ok(None),
+        Stdio::PipedOutput => {
+            let (stdout, child_out) = pipe()?;
+            let ours = Pipes {
+                stdin: nothing()?,
+                stdout,
+                stderr: nothing()?,
+            };
+            let ends = [
+                own(std::io::stdin().as_fd())?,
+                child_out,
+                own(std::io::stderr().as_fd())?,
+            ];
+            Ok(Some((ours, ChildEnds(ends))))
+        }
         Stdio::Piped => {
             let (child_in, stdin) = pipe()?;
             let (stdout, child_out) = pipe()?;

@@ -2,7 +2,7 @@
 
 use super::finding::{Doc, Finding, Rule, Severity};
 use super::row::{Row, known, round2};
-use crate::record::Record;
+use crate::record::{Kind, Record};
 
 pub(super) struct OptionsPerOperation;
 
@@ -29,15 +29,20 @@ impl Rule for OptionsPerOperation {
 }
 
 fn check(row: &Row<'_>) -> Option<Finding> {
+    // The window of a counted program holds its start-up, and its fcntl and ioctl calls may be on anything.
+    let of_sockets = match row.record.kind {
+        Kind::Count => &OPTIONS[..1],
+        Kind::Bench | Kind::Import | Kind::Preflight => OPTIONS,
+    };
     let connects = known(&row.counted()?.connects_per_op)?;
-    let options = row.per_op(OPTIONS, |call| call.calls)?;
+    let options = row.per_op(of_sockets, |call| call.calls)?;
     if connects >= 0.5 || options < 0.5 {
         return None;
     }
     let mut finding = Finding::about(row, "OPTIONS_PER_OPERATION", Severity::Warning)
         .with("options_per_op", round2(options))
         .with("connects_per_op", round2(connects));
-    for call in OPTIONS {
+    for call in of_sockets {
         let per_op = row.per_op(&[call], |counts| counts.calls).unwrap_or(0.0);
         if per_op > 0.0 {
             finding = finding.with(&format!("{call}_per_op"), round2(per_op));

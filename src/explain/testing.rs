@@ -40,6 +40,7 @@ pub(super) fn empty() -> Record {
         limits: Vec::new(),
         counters: Counters::default(),
         findings: Vec::new(),
+        imports: Vec::new(),
     }
 }
 

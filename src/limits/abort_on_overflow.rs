@@ -21,7 +21,7 @@ impl Limit for AbortOnOverflow {
     fn check(&self, root: &Root, load: &Load) -> LimitReading {
         let reading = Reading::of(
             self.id(),
-            "network namespace of the server",
+            "server's netns",
             "/proc/sys/net/ipv4/tcp_abort_on_overflow",
         );
         if !load.tcp {

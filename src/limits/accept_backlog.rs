@@ -35,7 +35,7 @@ impl Limit for AcceptBacklog {
         );
         let reading = Reading::of(
             self.id(),
-            "network namespace of the server",
+            "server's netns",
             "socket query: the listener's backlog + 1",
         )
         .demand(demand, formula);

@@ -20,7 +20,7 @@ impl Limit for Conntrack {
     fn check(&self, root: &Root, load: &Load) -> LimitReading {
         let reading = Reading::of(
             self.id(),
-            "network namespace of the client",
+            "client's netns",
             "/proc/sys/net/netfilter/nf_conntrack_max, nf_conntrack_count",
         );
         if !load.tcp {

@@ -27,7 +27,7 @@ impl Limit for EphemeralPorts {
     fn check(&self, root: &Root, load: &Load) -> LimitReading {
         let reading = Reading::of(
             self.id(),
-            "network namespace of the client",
+            "client's netns",
             "/proc/sys/net/ipv4/ip_local_port_range, ip_local_reserved_ports, tcp_tw_reuse",
         );
         if !load.tcp {
@@ -72,7 +72,11 @@ impl Limit for EphemeralPorts {
             .demand(demand, formula)
             .fix(
                 fix_now(ports, &reuse, rate),
-                "net.ipv4.tcp_tw_reuse = 1 in /etc/sysctl.d/90-ports.conf (clients only)",
+                if reuse.applies {
+                    "net.ipv4.ip_local_port_range = 1024 65535 in /etc/sysctl.d/90-ports.conf"
+                } else {
+                    "net.ipv4.tcp_tw_reuse = 1 in /etc/sysctl.d/90-ports.conf (clients only)"
+                },
                 "docker run --sysctl net.ipv4.ip_local_port_range=\"1024 65535\"; in Kubernetes the range is a \
                  \"safe\" sysctl",
             )
@@ -156,11 +160,15 @@ fn effect(verdict: Verdict, load: &Load, ports: u64, rate: u64, sustainable: &st
         format!("{ports} ports; {} connections stay open", load.open())
     };
     match verdict {
-        Verdict::Fail if rate > 0 => format!(
-            "connect EADDRNOTAVAIL (\"Cannot assign requested address\") after about {} s: {begin}: {sustainable} \
-             can last",
-            (ports.saturating_sub(load.open())) / rate.max(1)
-        ),
+        Verdict::Fail if rate > 0 => {
+            let when = match ports.saturating_sub(load.open()) / rate {
+                0 => "in the first second".to_owned(),
+                seconds => format!("after about {seconds} s"),
+            };
+            format!(
+                "connect EADDRNOTAVAIL (\"Cannot assign requested address\") {when}: {begin}: {sustainable} can last"
+            )
+        }
         Verdict::Fail => format!("connect EADDRNOTAVAIL: {begin}"),
         Verdict::Warn => format!("{begin}: close to the {sustainable} that can last"),
         Verdict::Ok | Verdict::Unknown | Verdict::NotApplicable => format!("{begin}: fits"),

@@ -17,11 +17,7 @@ impl Limit for FinTimeout {
     }
 
     fn check(&self, root: &Root, _load: &Load) -> LimitReading {
-        let reading = Reading::of(
-            self.id(),
-            "network namespace of the client",
-            "/proc/sys/net/ipv4/tcp_fin_timeout",
-        );
+        let reading = Reading::of(self.id(), "client's netns", "/proc/sys/net/ipv4/tcp_fin_timeout");
         match sysctl::integer(root, "net.ipv4.tcp_fin_timeout") {
             Ok(value) => reading.not_applicable(format!(
                 "{value} s, of FIN_WAIT2: TIME_WAIT stays 60 s whatever this is, so it frees no ports"

@@ -23,7 +23,7 @@ impl Limit for SocketBuffers {
         } else {
             "/proc/sys/net/core/wmem_default"
         };
-        let reading = Reading::of(self.id(), "network namespace of the client", source);
+        let reading = Reading::of(self.id(), "client's netns", source);
         let batch = load.pipeline.saturating_mul(load.payload_bytes);
         if batch == 0 {
             return reading.not_applicable("no size of values was planned");

@@ -23,11 +23,7 @@ impl Limit for Somaxconn {
     }
 
     fn check(&self, root: &Root, load: &Load) -> LimitReading {
-        let reading = Reading::of(
-            self.id(),
-            "network namespace of the server",
-            "/proc/sys/net/core/somaxconn",
-        );
+        let reading = Reading::of(self.id(), "server's netns", "/proc/sys/net/core/somaxconn");
         let somaxconn = match sysctl::integer(root, "net.core.somaxconn") {
             Ok(value) => value,
             Err(e) => return reading.unknown(e.to_string()),

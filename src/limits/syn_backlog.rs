@@ -21,7 +21,7 @@ impl Limit for SynBacklog {
     fn check(&self, root: &Root, load: &Load) -> LimitReading {
         let reading = Reading::of(
             self.id(),
-            "network namespace of the server",
+            "server's netns",
             "/proc/sys/net/ipv4/tcp_max_syn_backlog, tcp_syncookies",
         );
         if !load.tcp {

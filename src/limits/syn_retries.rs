@@ -20,7 +20,7 @@ impl Limit for SynRetries {
     fn check(&self, root: &Root, load: &Load) -> LimitReading {
         let reading = Reading::of(
             self.id(),
-            "network namespace of the client",
+            "client's netns",
             "/proc/sys/net/ipv4/tcp_syn_retries, tcp_syn_linear_timeouts",
         );
         if !load.tcp {

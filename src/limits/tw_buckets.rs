@@ -20,7 +20,7 @@ impl Limit for TwBuckets {
     fn check(&self, root: &Root, load: &Load) -> LimitReading {
         let reading = Reading::of(
             self.id(),
-            "network namespace of the client",
+            "client's netns",
             "/proc/sys/net/ipv4/tcp_max_tw_buckets",
         );
         let rate = match load.connects_per_second {
@@ -36,11 +36,10 @@ impl Limit for TwBuckets {
         let demand = rate.saturating_mul(60);
         reading
             .demand(demand, format!("{rate} connects/s x 60 s"))
-            .capacity(buckets)
             .fine(if demand > buckets {
-                "over it sockets leave TIME_WAIT at once: no error, and ports are free sooner"
+                format!("over {buckets} sockets leave TIME_WAIT at once: no error, and ports are free sooner")
             } else {
-                "all sockets in TIME_WAIT have their place"
+                format!("all sockets in TIME_WAIT have their place among {buckets}")
             })
     }
 }

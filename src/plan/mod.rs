@@ -2,3 +2,4 @@
 
 pub mod order;
 pub mod rows;
+pub mod trace_set;

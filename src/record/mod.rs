@@ -11,7 +11,11 @@ pub mod wire;
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::explain::Finding;
+use crate::import::Imported;
 use crate::units::{Measured, Nanos, Ops};
 
 pub use failure::{Failure, FailureKind, Stage};
@@ -54,6 +58,18 @@ pub struct Record {
     pub counters: Counters,
     /// What the rules found.
     pub findings: Vec<Finding>,
+    /// The foreign files it was made of; empty for systally's own runs.
+    pub imports: Vec<Import>,
+}
+
+/// A foreign file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Import {
+    /// Its name, escaped; `stdin` for standard input.
+    pub file: String,
+    /// What was read from it.
+    pub imported: Imported,
 }
 
 /// The machine a run was made on. Empty strings and zeroes never stand for "unknown": imports have
@@ -383,7 +399,7 @@ impl Verdict {
 pub struct LimitReading {
     /// Stable name (`client_nofile`).
     pub id: String,
-    /// Whose limit it is: `process`, `user`, `cgroup`, `network namespace`, `server`, `machine`.
+    /// Whose limit it is: `process`, `user`, `cgroup`, `client's netns`, `server`, `machine` …
     pub scope: String,
     /// Whether the load fits.
     pub verdict: Verdict,

@@ -104,11 +104,12 @@ impl Phase<'_> {
         }
     }
 
-    /// The time that was asked for, or the other one where only that was measured.
+    /// The time that was asked for, or the other one where that was not measured or is zero throughout (the
+    /// kernel's CPU times are too coarse for a short program).
     fn time_kind(&self) -> TimeKind {
         let known = |kind| {
             let mut calls = self.phase.syscalls.values();
-            calls.any(|counts| spent(counts, kind).known().is_some())
+            calls.any(|counts| spent(counts, kind).known().is_some_and(|time| time.0 > 0))
         };
         match self.view.time {
             TimeKind::Cpu if !known(TimeKind::Cpu) && known(TimeKind::Wall) => TimeKind::Wall,

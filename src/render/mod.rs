@@ -11,6 +11,7 @@ mod count;
 mod count_columns;
 mod csv;
 mod failures;
+mod imports;
 mod json;
 mod layout;
 mod markdown;
@@ -106,21 +107,43 @@ pub fn render(record: &Record, format: Format, view: &View) -> Result<String, Re
     }
 }
 
+/// Only the findings of a record; CSV and JSON are those of the whole record.
+///
+/// # Errors
+/// As [`render`].
+pub fn render_findings(record: &Record, format: Format, view: &View) -> Result<String, RenderError> {
+    let findings = || model::Report {
+        findings: prose::findings(record),
+        ..model::Report::default()
+    };
+    match format {
+        Format::Table => Ok(table::write(&findings(), view)),
+        Format::Markdown => Ok(markdown::write(&findings())),
+        Format::Csv | Format::Json => render(record, format, view),
+    }
+}
+
 /// What is shown of a record, whatever the format.
 pub fn report(record: &Record, view: &View) -> model::Report {
     let mut notes = model::Notes::default();
     let (tables, mut remarks) = match record.kind {
         Kind::Bench => bench::tables(record, view, &mut notes),
+        Kind::Import if !record.imports.is_empty() => imports::tables(record, view, &mut notes),
         Kind::Count | Kind::Import => count::tables(record, view, &mut notes),
-        Kind::Preflight => preflight::tables(record, &mut notes),
+        Kind::Preflight => preflight::tables(record, view, &mut notes),
     };
-    remarks.extend(prose::counted_notes(record));
+    if record.imports.is_empty() {
+        remarks.extend(prose::counted_notes(record));
+    }
     model::Report {
         banner: prose::banner(record),
         header: if view.header { header(record) } else { Vec::new() },
         tables,
         remarks,
-        limits: prose::limits(record),
+        limits: match record.kind {
+            Kind::Preflight => preflight::details(record),
+            Kind::Bench | Kind::Count | Kind::Import => prose::limits(record),
+        },
         findings: prose::findings(record),
         notes: notes.into_texts(),
     }

@@ -1,27 +1,35 @@
-//! The limits of a machine as a table: what a load needs, what there is, and where that was read.
+//! The limits of a machine as a table: what a load needs, what there is, and whether it fits; and in words,
+//! for each that is not well, what happens and how to raise it.
 
 use super::model::{Cell, Column, Group, Notes, Table};
 use super::number::Style;
 use super::prose::amount;
-use super::shown;
-use crate::record::{LimitReading, Record};
+use super::{View, shown};
+use crate::record::{LimitReading, Record, Verdict};
+use crate::units::Grouped;
 
-pub(super) fn tables(record: &Record, notes: &mut Notes) -> (Vec<Table>, Vec<String>) {
+pub(super) fn tables(record: &Record, view: &View, notes: &mut Notes) -> (Vec<Table>, Vec<String>) {
     let columns = vec![
         Column::text("limit", Group::Key),
         Column::text("verdict", Group::Summary),
         Column::number("needs", "", Group::Summary),
         Column::number("has", "", Group::Summary),
         Column::number("used", "", Group::Summary),
-        Column::text("read from", Group::Summary),
+        Column::text("scope", Group::Summary),
     ];
-    let rows = record.limits.iter().map(|limit| row(limit, notes)).collect();
+    let shows = |limit: &&LimitReading| view.all_syscalls || limit.verdict != Verdict::NotApplicable;
+    let rows = record
+        .limits
+        .iter()
+        .filter(shows)
+        .map(|limit| row(limit, notes))
+        .collect();
     let table = Table {
         columns,
         rows,
         ..Table::default()
     };
-    (vec![table], Vec::new())
+    (vec![table], hidden(record, view).into_iter().collect())
 }
 
 fn row(limit: &LimitReading, notes: &mut Notes) -> Vec<Cell> {
@@ -40,6 +48,58 @@ fn row(limit: &LimitReading, notes: &mut Notes) -> Vec<Cell> {
         notes.cell(&limit.demand, |demand| Cell::number(*demand as f64, Style::Whole)),
         notes.cell(&limit.capacity, |capacity| Cell::Text(amount(*capacity))),
         used,
-        Cell::Text(shown(&limit.source)),
+        Cell::Text(shown(&limit.scope)),
     ]
+}
+
+/// One line about the limits that were left out of the table.
+fn hidden(record: &Record, view: &View) -> Option<String> {
+    let left_out = record
+        .limits
+        .iter()
+        .filter(|limit| limit.verdict == Verdict::NotApplicable);
+    let names: Vec<String> = left_out.map(|limit| shown(&limit.id)).collect();
+    (!view.all_syscalls && !names.is_empty())
+        .then(|| format!("not bearing on this load (--all says why): {}", names.join(", ")))
+}
+
+/// A paragraph for each limit that does not fit, nearly does not, or is not known, the gravest first. A
+/// line that continues one begins with spaces.
+pub(super) fn details(record: &Record) -> Vec<String> {
+    let mut limits: Vec<&LimitReading> = record
+        .limits
+        .iter()
+        .filter(|limit| match limit.verdict {
+            Verdict::Fail | Verdict::Warn | Verdict::Unknown => true,
+            Verdict::Ok | Verdict::NotApplicable => false,
+        })
+        .collect();
+    limits.sort_by_key(|limit| std::cmp::Reverse(limit.verdict));
+    limits.into_iter().flat_map(detail).collect()
+}
+
+fn detail(limit: &LimitReading) -> Vec<String> {
+    let mut lines = vec![format!("{} {}: {}", limit.verdict.name(), limit.id, limit.effect)];
+    if let (Some(demand), Some(capacity)) = (limit.demand.known(), limit.capacity.known()) {
+        lines.push(format!(
+            "    needs {} of {}: {}",
+            Grouped(*demand),
+            amount(*capacity),
+            limit.formula
+        ));
+    }
+    // Of a limit that is not known nobody can say that it must be raised.
+    if limit.verdict != Verdict::Unknown {
+        for (label, text) in [
+            ("now", &limit.fix.now),
+            ("to keep", &limit.fix.kept),
+            ("in a container", &limit.fix.container),
+        ] {
+            if !text.is_empty() {
+                lines.push(format!("    {label}: {text}"));
+            }
+        }
+    }
+    lines.push(format!("    read from: {}", limit.source));
+    lines.iter().map(|line| shown(line)).collect()
 }

@@ -74,6 +74,11 @@ pub(super) fn banner(record: &Record) -> Option<String> {
         1 => "1 row was".to_owned(),
         n => format!("{n} rows were"),
     };
+    if record.kind == Kind::Import {
+        return (!record.complete).then(|| {
+            "INCOMPLETE: parts of the traced run are not in the file; what is missing is not zero".to_owned()
+        });
+    }
     (!record.complete).then(|| {
         format!(
             "INCOMPLETE: the run ended before its plan did; {rows} begun, and what is missing is not zero"
@@ -124,7 +129,8 @@ fn at_length(limit: &LimitReading) -> String {
         .into_iter()
         .find_map(Measured::reason);
     let mut details: Vec<String> = Vec::new();
-    details.extend(unread.map(str::to_owned));
+    // Of a limit that could not be decided the reason is the effect as well.
+    details.extend(unread.filter(|reason| *reason != limit.effect).map(str::to_owned));
     details.extend((!limit.effect.is_empty()).then(|| limit.effect.clone()));
     details.extend((!limit.fix.now.is_empty()).then(|| format!("raise it: {}", limit.fix.now)));
     format!("{} {}: {}", limit.verdict.name(), limit.id, details.join("; "))

@@ -93,7 +93,10 @@ impl Page<'_> {
         }
         self.blank();
         for line in lines {
-            self.paragraph(line, indent);
+            // A line that begins with spaces belongs to the one above and keeps that place.
+            let words = line.trim_start_matches(' ');
+            let lead = &line[..line.len() - words.len()];
+            self.hanging(lead, words, &format!("{lead}{indent}"));
         }
     }
 

@@ -19,19 +19,19 @@ const GOODBYE: Duration = Duration::from_secs(20);
 
 impl Bench<'_> {
     /// Counts every row that still lives; the record is saved after each.
-    pub(super) fn counted_pass(&mut self, states: &mut [RowState], frame: &Frame) -> anyhow::Result<()> {
+    pub(super) fn counted_pass(&mut self, states: &mut [RowState], frame: &Frame) {
         let engine = match &self.counting {
             Ok(engine) => *engine,
             Err(why) => {
                 for state in states.iter_mut() {
                     state.counted = Measured::NotMeasured(why.clone());
                 }
-                return Ok(());
+                return;
             }
         };
         for i in 0..self.rows.len() {
             if self.interrupt.requested() {
-                return Ok(());
+                return;
             }
             if !states[i].is_live() {
                 continue;
@@ -42,9 +42,8 @@ impl Bench<'_> {
                 engine.kind()
             ));
             self.count_row(i, &mut states[i], engine);
-            self.save_step(states, frame)?;
+            self.save_step(states, frame);
         }
-        Ok(())
     }
 
     fn count_row(&mut self, i: usize, state: &mut RowState, engine: &dyn Engine) {

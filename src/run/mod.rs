@@ -90,8 +90,9 @@ pub struct Bench<'a> {
     pub save: Option<&'a mut Save<'a>>,
 }
 
-/// Keeps a record that is not finished yet.
-pub type Save<'a> = dyn FnMut(&Record) -> anyhow::Result<()> + 'a;
+/// Keeps a record that may not be finished yet. What goes wrong with that is for its owner to say when
+/// the run is over: a full disk must not cost what was measured.
+pub type Save<'a> = dyn FnMut(&Record) + 'a;
 
 /// Above so many worker processes in all, workers are started for each round and ended after it instead
 /// of waiting, warm, for their next turn: a thousand idle interpreters would use up the memory.
@@ -100,10 +101,7 @@ const WARM_WORKERS: u64 = 64;
 impl Bench<'_> {
     /// Runs everything and returns the record; an interrupted run returns what it has, marked
     /// incomplete. What goes wrong with one row is in that row, and the others go on.
-    ///
-    /// # Errors
-    /// When the record cannot be saved.
-    pub fn run(mut self) -> anyhow::Result<Record> {
+    pub fn run(mut self) -> Record {
         let root = Root::live();
         let frame = Frame {
             host: proc::host(&root),
@@ -112,25 +110,22 @@ impl Bench<'_> {
         let mut states: Vec<RowState> = self.rows.iter().map(RowState::new).collect();
         self.skip_what_cannot_run(&mut states);
         self.progress.begin(self.steps(&states));
-        self.timed_rounds(&mut states, &frame)?;
-        self.counted_pass(&mut states, &frame)?;
+        self.timed_rounds(&mut states, &frame);
+        self.counted_pass(&mut states, &frame);
         self.progress.end();
         let record = self.record(&states, &frame, !self.interrupt.requested());
         if let Some(save) = &mut self.save {
-            save(&record)?;
+            save(&record);
         }
-        Ok(record)
+        record
     }
 
     /// Hands over what there is so far, marked incomplete.
-    fn save_step(&mut self, states: &[RowState], frame: &Frame) -> anyhow::Result<()> {
-        if self.save.is_none() {
-            return Ok(());
-        }
-        let record = self.record(states, frame, false);
-        match &mut self.save {
-            Some(save) => save(&record),
-            None => Ok(()),
+    fn save_step(&mut self, states: &[RowState], frame: &Frame) {
+        // Taken out and put back, since the record is made by all of `self`.
+        if let Some(save) = self.save.take() {
+            save(&self.record(states, frame, false));
+            self.save = Some(save);
         }
     }
 
@@ -141,7 +136,9 @@ impl Bench<'_> {
                 Presence::Ready { version } => state.client.version = version,
                 Presence::Missing { why, install } => state.skip(format!("{why}; to install: {install}")),
             }
-            if self.server.endpoint(row.strategy.transport).is_none() {
+            if let Some(why) = row.strategy.client.store().out_of_reach() {
+                state.skip(why.to_owned());
+            } else if self.server.endpoint(row.strategy.transport).is_none() {
                 state.skip(match row.strategy.transport {
                     Transport::Tcp => {
                         "the server was named by its UNIX socket only; add -h HOST -p PORT".to_owned()
@@ -149,6 +146,7 @@ impl Bench<'_> {
                     Transport::Unix => {
                         "the server was named by its TCP address only; add -s SOCKET".to_owned()
                     }
+                    Transport::Local => "the transport local leads to no server".to_owned(),
                 });
             }
         }
@@ -187,6 +185,13 @@ impl Bench<'_> {
                 .map(|rate| rate as u64)
                 .max(),
             server_pid: self.server.pid(),
+            server: limits::Witness {
+                answered: true,
+                named: self.server.info().settings.clone(),
+                pid: self.server.pid(),
+                ..limits::Witness::default()
+            }
+            .facts(&Root::live()),
             ..load
         }
     }
@@ -264,12 +269,13 @@ impl Bench<'_> {
             server: Some(self.server.info().clone()),
             plan: self.settings.plan.clone(),
             strategies,
-            limits: limits::check_all(&Root::live(), &self.load(states)),
+            limits: limits::check_bench(&Root::live(), &self.load(states)),
             counters: Counters {
                 before: frame.before.clone(),
                 after: self.counters(&Root::live()),
             },
             findings: Vec::new(),
+            imports: Vec::new(),
         };
         record.findings = explain(&record);
         record

@@ -31,7 +31,7 @@ fn request() -> Request {
 impl Bench<'_> {
     /// Warm-up and timed rounds over all live rows. The record is saved after every round, so that an
     /// interrupted run keeps the rounds it had.
-    pub(super) fn timed_rounds(&mut self, states: &mut [RowState], frame: &Frame) -> anyhow::Result<()> {
+    pub(super) fn timed_rounds(&mut self, states: &mut [RowState], frame: &Frame) {
         let processes: u64 = self
             .rows
             .iter()
@@ -46,7 +46,7 @@ impl Bench<'_> {
             let kept = round >= self.settings.warmup as usize;
             for i in order {
                 if self.interrupt.requested() {
-                    return Ok(());
+                    return;
                 }
                 if !states[i].is_live() {
                     continue;
@@ -60,14 +60,13 @@ impl Bench<'_> {
                 warm[i] = self.one_round(i, &mut states[i], workers, kept, keep_warm);
             }
             if kept {
-                self.save_step(states, frame)?;
+                self.save_step(states, frame);
             }
         }
         for workers in warm.into_iter().flatten() {
             // A worker that does not end on `exit` has done its work all the same; it is killed.
             let _ = workers.finish(GOODBYE);
         }
-        Ok(())
     }
 
     /// One round of the workers, with what the server saw between its first `go` and its last result.

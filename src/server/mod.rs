@@ -293,7 +293,7 @@ impl fmt::Debug for Server {
 fn place(endpoint: &Endpoint) -> String {
     let address = shown(endpoint);
     match endpoint.transport() {
-        Transport::Tcp => address,
+        Transport::Tcp | Transport::Local => address,
         Transport::Unix => address.strip_prefix("unix:").unwrap_or(&address).to_owned(),
     }
 }

@@ -30,6 +30,8 @@ pub struct Counters {
     pub connections_rejected: Option<u64>,
     /// Connections open now, the control connection included.
     pub connected_clients: Option<u64>,
+    /// Memory its data takes, in bytes.
+    pub used_memory: Option<u64>,
     /// Commands executed.
     pub commands_processed: Option<u64>,
     /// Keys evicted for lack of memory.
@@ -47,6 +49,7 @@ impl Counters {
             connections_received: info.number("total_connections_received"),
             connections_rejected: info.number("rejected_connections"),
             connected_clients: info.number("connected_clients"),
+            used_memory: info.number("used_memory"),
             commands_processed: info.number("total_commands_processed"),
             evicted_keys: info.number("evicted_keys"),
             errors: info.errors(),

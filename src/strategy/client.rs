@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use super::contract::{Connect, Transport};
+use super::contract::{Connect, Store, Transport};
 
 /// One client library or program that systally can drive.
 pub trait Client: Send + Sync {
@@ -15,7 +15,11 @@ pub trait Client: Send + Sync {
     fn description(&self) -> &str;
     /// The ways to use it, in the order in which rows are listed; never empty.
     fn modes(&self) -> Vec<Mode>;
-    /// How it can reach a server; never empty.
+    /// What it speaks to.
+    fn store(&self) -> Store {
+        Store::Redis
+    }
+    /// How it can reach that; never empty.
     fn transports(&self) -> Vec<Transport>;
     /// Whether it can run on this machine. The first call may start a program and wait for it, five
     /// seconds at most; later calls give the same answer at once.

@@ -159,17 +159,46 @@ pub enum Transport {
     Tcp,
     /// A UNIX stream socket.
     Unix,
+    /// None: the client keeps its data in its own process or in files.
+    Local,
 }
 
 impl Transport {
-    /// Both, in the order in which rows are listed.
-    pub const ALL: [Transport; 2] = [Transport::Tcp, Transport::Unix];
+    /// All, in the order in which rows are listed.
+    pub const ALL: [Transport; 3] = [Transport::Tcp, Transport::Unix, Transport::Local];
+
+    /// Those that lead to a server.
+    pub const SOCKETS: [Transport; 2] = [Transport::Tcp, Transport::Unix];
 
     /// The name in strategies, files and records.
     pub fn name(self) -> &'static str {
         match self {
             Transport::Tcp => "tcp",
             Transport::Unix => "unix",
+            Transport::Local => "local",
+        }
+    }
+}
+
+/// What a client speaks to, and so what its runs need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Store {
+    /// Redis, or Valkey.
+    Redis,
+    /// memcached.
+    Memcached,
+    /// No server: the client keeps its data in its own process or in files.
+    None,
+}
+
+impl Store {
+    /// Why this systally cannot run its clients, if it cannot.
+    pub fn out_of_reach(self) -> Option<&'static str> {
+        match self {
+            Store::Redis => None,
+            Store::Memcached => Some("it needs a memcached server, which this systally does not start"),
+            Store::None => Some("it needs no server, and this systally only measures clients of one"),
         }
     }
 }

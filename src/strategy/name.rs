@@ -30,7 +30,7 @@ impl fmt::Display for StrategyName {
 
 /// A text that is not the name of a strategy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0} is not a strategy; one looks like client/mode/tcp or client/mode/unix")]
+#[error("{0} is not a strategy; one looks like client/mode/tcp, client/mode/unix or client/mode/local")]
 pub struct NameError(String);
 
 impl FromStr for StrategyName {

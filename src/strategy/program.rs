@@ -42,7 +42,7 @@ impl Client for ProgramClient {
     }
 
     fn transports(&self) -> Vec<Transport> {
-        Transport::ALL.to_vec()
+        Transport::SOCKETS.to_vec()
     }
 
     /// Whether it can run shows when it is started: the error then names the program.
@@ -77,7 +77,7 @@ pub fn program_strategies(argv: &[OsString]) -> Vec<Strategy> {
         .into_iter()
         .flat_map(|mode| {
             let client = Arc::clone(&client);
-            Transport::ALL.into_iter().map(move |transport| Strategy {
+            Transport::SOCKETS.into_iter().map(move |transport| Strategy {
                 client: Arc::clone(&client),
                 mode: mode.clone(),
                 transport,

@@ -52,8 +52,8 @@ pub enum SelectError {
         /// The modes there are.
         known: Vec<String>,
     },
-    /// The transport is not `tcp` or `unix`.
-    #[error("there is no transport {transport} (in {selector}); it is tcp or unix")]
+    /// The transport is not `tcp`, `unix` or `local`.
+    #[error("there is no transport {transport} (in {selector}); it is tcp, unix or local")]
     Transport {
         /// The selector, escaped.
         selector: String,

@@ -213,9 +213,12 @@ impl Bell {
             // SAFETY: the handler does nothing, which is safe at any moment.
             unsafe { nix::sys::signal::sigaction(BELL, &action) }.map(drop)
         }))?;
-        let mut only_bell = SigSet::all();
-        only_bell.remove(BELL);
-        only_bell.thread_set_mask()?;
+        let mut others = SigSet::all();
+        others.remove(BELL);
+        // The kernel sends SIGCHLD for each stop of a tracee. It is dropped at once where it is ignored and
+        // not blocked; blocked here, it would wake another thread each time.
+        others.remove(Signal::SIGCHLD);
+        others.thread_set_mask()?;
         Ok(Bell {
             thread: nix::unistd::gettid(),
         })

@@ -8,6 +8,8 @@
  *                  "multi": MULTI/EXEC; each command waits for its +QUEUED.
  *                  "unsent": a demonstration of a mistake, see below.
  *   pooling        true|false: the ini setting redis.pconnect.pooling_enabled.
+ *   echo_check     true|false: redis.pconnect.echo_check_liveness; whether pconnect() asks a
+ *                  pooled connection for an ECHO before it hands it out.
  *   close          true: with connect "persistent_per_op", call close() after each step.
  */
 
@@ -30,15 +32,13 @@ final class PhpRedisClient extends SystallyRedisClient
         if (!extension_loaded('redis')) {
             throw new SystallyFailure('config', 'the redis extension (phpredis) is not loaded');
         }
-        $spec->allowOptions(['pipeline_mode', 'pooling', 'close']);
+        $spec->allowOptions(['pipeline_mode', 'pooling', 'echo_check', 'close']);
         $this->mode = $spec->option('pipeline_mode', 'pipeline', ['pipeline', 'multi', 'unsent']);
         if ($this->mode === 'unsent' && $spec->connectsPerOp()) {
             throw new SystallyFailure('spec', 'pipeline_mode unsent needs a connection that is kept');
         }
-        $pooling = $spec->flag('pooling');
-        if ($pooling !== null && ini_set('redis.pconnect.pooling_enabled', $pooling ? '1' : '0') === false) {
-            throw new SystallyFailure('config', 'this phpredis has no setting redis.pconnect.pooling_enabled');
-        }
+        $this->set('redis.pconnect.pooling_enabled', $spec->flag('pooling'));
+        $this->set('redis.pconnect.echo_check_liveness', $spec->flag('echo_check'));
         // close() really closes a persistent connection, so it is not called by itself.
         $this->closes = $spec->connect === 'per_op' || ($spec->flag('close') ?? false);
         $this->serializer = $this->serializerOf($spec->serializer);
@@ -83,7 +83,7 @@ final class PhpRedisClient extends SystallyRedisClient
         }
     }
 
-    protected function pipeline(object $connection, int $first, int $count): ?array
+    protected function batch(object $connection, int $first, int $count): ?array
     {
         if ($this->mode === 'unsent') {
             $this->queueOnly($connection, $first, $count);
@@ -114,7 +114,7 @@ final class PhpRedisClient extends SystallyRedisClient
         return $reply === true || $reply === '+PONG';
     }
 
-    protected function serverError(object $connection): ?string
+    protected function storeError(object $connection): ?string
     {
         $words = $connection->getLastError();
         $connection->clearLastError();
@@ -159,6 +159,14 @@ final class PhpRedisClient extends SystallyRedisClient
             }
         } catch (RedisException) {
             // The connection is gone; the operations' own error says so.
+        }
+    }
+
+    /** @param bool|null $on null leaves the setting as php.ini has it */
+    private function set(string $ini, ?bool $on): void
+    {
+        if ($on !== null && ini_set($ini, $on ? '1' : '0') === false) {
+            throw new SystallyFailure('config', "this phpredis has no setting $ini");
         }
     }
 

@@ -9,6 +9,10 @@
  *                  "atomic": the same inside MULTI/EXEC.
  *                  "fire-and-forget": replies are never read; the connection is closed.
  *                  "timed-before-flush": a demonstration of a mistake, see below.
+ *   backend        what reads and writes the socket. "stream" (default): Predis itself.
+ *                  "ffi": hiredis through PHP's FFI, see hiredis_ffi.php.
+ *                  "phpiredis-stream", "phpiredis-socket": the two connection classes of
+ *                  Predis for the phpiredis extension; Predis 3 has them no more.
  */
 
 declare(strict_types=1);
@@ -23,6 +27,7 @@ final class PredisClient extends SystallyRedisClient
     private const QUEUE_LIMIT = 200_000;
 
     private readonly string $mode;
+    private readonly string $backend;
     /** The pipeline that "timed-before-flush" has filled and not flushed yet. */
     private ?object $queue = null;
     private int $queued = 0;
@@ -39,18 +44,25 @@ final class PredisClient extends SystallyRedisClient
         class_exists(Predis\Connection\ConnectionException::class);
         class_exists(Predis\Response\ServerException::class);
 
-        $spec->allowOptions(['pipeline_mode']);
+        $spec->allowOptions(['pipeline_mode', 'backend']);
         $modes = ['default', 'atomic', 'fire-and-forget', 'timed-before-flush'];
         $this->mode = $spec->option('pipeline_mode', 'default', $modes);
         if ($this->mode === 'timed-before-flush' && $spec->connectsPerOp()) {
             throw new SystallyFailure('spec', 'pipeline_mode timed-before-flush needs a connection that is kept');
         }
+        $backends = ['stream', 'ffi', 'phpiredis-stream', 'phpiredis-socket'];
+        $this->backend = $spec->option('backend', 'stream', $backends);
+        $this->needBackend();
         parent::__construct($spec);
     }
 
     public function versions(): array
     {
-        return ['predis' => Predis\Client::VERSION];
+        return ['predis' => Predis\Client::VERSION] + match ($this->backend) {
+            'stream' => [],
+            'ffi' => ['backend' => 'hiredis through FFI', 'hiredis' => SystallyHiredis::open()->version],
+            default => ['backend' => $this->backend, 'phpiredis' => phpversion('phpiredis')],
+        };
     }
 
     public function rest(): void
@@ -77,9 +89,42 @@ final class PredisClient extends SystallyRedisClient
         if ($this->spec->connectsPersistently()) {
             $parameters['persistent'] = true;
         }
-        $client = new Predis\Client($parameters);
+        $class = $this->connectionClass();
+        $options = $class === null ? [] : ['connections' => ['tcp' => $class, 'unix' => $class]];
+        $client = new Predis\Client($parameters, $options);
         $client->connect();
         return $client;
+    }
+
+    /** Null for Predis' own choice. */
+    private function connectionClass(): ?string
+    {
+        return match ($this->backend) {
+            'stream' => null,
+            'ffi' => SystallyHiredisConnection::class,
+            'phpiredis-stream' => Predis\Connection\PhpiredisStreamConnection::class,
+            'phpiredis-socket' => Predis\Connection\PhpiredisSocketConnection::class,
+        };
+    }
+
+    private function needBackend(): void
+    {
+        if ($this->backend === 'stream') {
+            return;
+        }
+        if (version_compare(Predis\Client::VERSION, '3', '>=')) {
+            throw new SystallyFailure('config', "backend $this->backend needs predis 1 or 2");
+        }
+        if ($this->backend === 'ffi') {
+            require __DIR__ . '/hiredis_ffi.php';
+            if (SystallyHiredis::open() === null) {
+                throw new SystallyFailure('config', 'FFI is off or finds no libhiredis of a version known here');
+            }
+        } elseif (!extension_loaded('phpiredis')) {
+            throw new SystallyFailure('config', 'the extension phpiredis is not loaded');
+        } elseif ($this->backend === 'phpiredis-socket' && !extension_loaded('sockets')) {
+            throw new SystallyFailure('config', 'the extension sockets is not loaded');
+        }
     }
 
     protected function close(object $connection): void
@@ -89,7 +134,7 @@ final class PredisClient extends SystallyRedisClient
         }
     }
 
-    protected function pipeline(object $connection, int $first, int $count): ?array
+    protected function batch(object $connection, int $first, int $count): ?array
     {
         if ($this->mode === 'timed-before-flush') {
             $this->queueOnly($connection, $first, $count);

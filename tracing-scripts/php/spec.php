@@ -3,7 +3,7 @@
 
 declare(strict_types=1);
 
-/** The payload of kind "object": igbinary and serialize() need a named class. */
+/** The payload of kind "object": igbinary, serialize() and var_export() need a named class. */
 final class SystallyRecord
 {
     public int $id;
@@ -11,6 +11,16 @@ final class SystallyRecord
     /** @var list<string> */
     public array $tags;
     public string $body;
+
+    /** @param array<string, mixed> $fields as var_export() writes them */
+    public static function __set_state(array $fields): self
+    {
+        $record = new self();
+        foreach ($fields as $name => $value) {
+            $record->$name = $value;
+        }
+        return $record;
+    }
 }
 
 /** Where a server is, and how to log in. */
@@ -109,10 +119,6 @@ final class SystallySpec
         $this->payloadKind = self::choice($payload, 'kind', 'string', ['string', 'array', 'object']);
         $this->payloadBytes = self::whole($payload, 'bytes', 4, 0);
         $this->serializer = self::choice($payload, 'serializer', 'none', ['none', 'php', 'igbinary', 'json']);
-        if ($this->payloadKind !== 'string' && $this->serializer === 'none') {
-            $words = "a payload of kind $this->payloadKind needs a serializer: php, igbinary or json";
-            throw new SystallyFailure('spec', $words);
-        }
         if ($this->serializer === 'igbinary' && !extension_loaded('igbinary')) {
             throw new SystallyFailure('config', 'the igbinary extension is not loaded');
         }
@@ -159,6 +165,30 @@ final class SystallySpec
         }
     }
 
+    /** @param list<string> $known */
+    public function allowOps(array $known): void
+    {
+        if (!in_array($this->op, $known, true)) {
+            throw new SystallyFailure('spec', "op $this->op: this client knows " . implode(', ', $known));
+        }
+    }
+
+    /**
+     * Refuses a payload that the client cannot store: one of another kind than string
+     * needs a serializer, unless "none" is among the known ones.
+     *
+     * @param list<string> $known
+     */
+    public function allowSerializers(array $known): void
+    {
+        $fits = in_array($this->serializer, $known, true)
+            || $this->payloadKind === 'string' && $this->serializer === 'none';
+        if (!$fits) {
+            $words = "a payload of kind $this->payloadKind with serializer $this->serializer: known here are ";
+            throw new SystallyFailure('spec', $words . implode(', ', $known));
+        }
+    }
+
     /** A new connection for each step. */
     public function connectsPerOp(): bool
     {
@@ -182,11 +212,7 @@ final class SystallySpec
         if ($this->payloadKind === 'array') {
             return $fields;
         }
-        $record = new SystallyRecord();
-        foreach ($fields as $name => $value) {
-            $record->$name = $value;
-        }
-        return $record;
+        return SystallyRecord::__set_state($fields);
     }
 
     /** The value that comes back: JSON turns an object into an array. */

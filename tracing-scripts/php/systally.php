@@ -2,8 +2,10 @@
 /**
  * The PHP side of systally's worker contract; tracing-scripts/README.md describes it.
  *
- * A client script implements SystallyClient, or extends SystallyRedisClient when its
- * client has get(), set(), mset(), incr() and ping(), and ends with systally_main().
+ * A client script ends with systally_main(). Its class extends SystallyRedisClient when
+ * the client has get(), set(), mset(), incr() and ping(); SystallyServerClient or
+ * SystallyLocalClient for another store with keys and values; else it implements
+ * SystallyClient.
  *
  * Operations, numbered from 0 in every round:
  *   get     GET of key i; the keys hold the payload before the window opens
@@ -19,6 +21,7 @@
 declare(strict_types=1);
 
 require_once __DIR__ . '/spec.php';
+require_once __DIR__ . '/store.php';
 require_once __DIR__ . '/redis.php';
 
 /** One way to use one client library. */
@@ -172,15 +175,50 @@ function systally_say(array $line): void
     fwrite(STDOUT, json_encode($line, $flags) . "\n");
 }
 
+/** The settings of php.ini that change what a client of systally does, or how fast it is. */
+const SYSTALLY_INI = [
+    'default_socket_timeout',
+    'memory_limit',
+    'opcache.enable',
+    'opcache.enable_cli',
+    'opcache.jit',
+    'opcache.validate_timestamps',
+    'opcache.revalidate_freq',
+    'opcache.file_update_protection',
+    'redis.pconnect.pooling_enabled',
+    'redis.pconnect.echo_check_liveness',
+    'redis.pconnect.connection_limit',
+    'memcached.serializer',
+    'memcached.compression_type',
+    'memcache.protocol',
+    'memcache.allow_failover',
+    'memcache.compress_threshold',
+    'apc.enable_cli',
+    'apc.serializer',
+    'apc.shm_size',
+    'xdebug.mode',
+];
+
 /** @return array<string, mixed> what in this PHP changes a client's behaviour or speed */
 function systally_php_versions(): array
 {
+    $extensions = array_map('strtolower', array_merge(get_loaded_extensions(), get_loaded_extensions(true)));
+    sort($extensions);
+    $ini = [];
+    foreach (SYSTALLY_INI as $name) {
+        $value = ini_get($name);
+        if ($value !== false) {
+            $ini[$name] = $value;
+        }
+    }
     return [
         'php' => PHP_VERSION,
         'xdebug' => phpversion('xdebug') ?: null,
         'opcache_cli' => filter_var(ini_get('opcache.enable'), FILTER_VALIDATE_BOOL)
             && filter_var(ini_get('opcache.enable_cli'), FILTER_VALIDATE_BOOL),
         'igbinary' => phpversion('igbinary') ?: null,
+        'extensions' => array_values(array_unique($extensions)),
+        'ini' => (object) $ini,
     ];
 }
 

@@ -91,6 +91,7 @@ pub(super) fn record(wire: WireRecord) -> Result<Record, WireError> {
             after: wire.counters.after,
         },
         findings: wire.findings.into_iter().map(finding).collect(),
+        imports: wire.imports,
     })
 }
 

@@ -82,6 +82,7 @@ pub(super) fn record(record: &Record) -> WireRecord {
             after: record.counters.after.clone(),
         },
         findings: record.findings.iter().map(finding).collect(),
+        imports: record.imports.clone(),
         not_measured: nulls.0,
     }
 }

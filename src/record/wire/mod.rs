@@ -18,7 +18,7 @@ use serde::Deserialize;
 use crate::record::Record;
 use crate::units::escape;
 
-pub use save::save;
+pub use save::{check, save};
 
 /// The schema this build reads and writes.
 pub const SCHEMA: &str = "systally/1";

@@ -25,6 +25,26 @@ pub fn save(record: &Record, path: &Path) -> Result<(), WireError> {
     })
 }
 
+/// Whether a record could be written there now, so that a long run finds out before it begins. What is
+/// there stays as it is.
+///
+/// # Errors
+/// What making a file in that folder says, with the path.
+pub fn check(path: &Path) -> Result<(), WireError> {
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let made = match std::fs::metadata(&target) {
+        Ok(found) if found.is_dir() => Err(io::Error::from(io::ErrorKind::IsADirectory)),
+        // Opening a pipe would wait for its reader.
+        Ok(found) if !found.is_file() => Ok(()),
+        Ok(_) | Err(_) => tempfile::tempfile_in(folder(&target)).map(drop),
+    };
+    made.map_err(|source| WireError::Io {
+        operation: "write",
+        path: path.to_owned(),
+        source,
+    })
+}
+
 fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     // Through links to the file they lead to: renaming would replace the link.
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -93,6 +113,25 @@ mod tests {
         assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o640);
+    }
+
+    #[test]
+    fn a_place_is_checked_without_touching_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.json");
+        check(&path).unwrap();
+        assert!(names(folder.path()).is_empty());
+        std::fs::write(&path, "old").unwrap();
+        check(&path).unwrap();
+        check(Path::new("/dev/full")).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
+        for bad in [folder.path().to_owned(), folder.path().join("none/run.json")] {
+            let said = check(&bad).unwrap_err().to_string();
+            assert!(
+                said.starts_with(&format!("cannot write {}: ", bad.display())),
+                "{said}"
+            );
+        }
     }
 
     #[test]

@@ -337,6 +337,7 @@ fn record() -> impl Strategy<Value = Record> {
                     limits,
                     counters: Counters { before, after },
                     findings,
+                    imports: Vec::new(),
                 }
             },
         )
@@ -374,6 +375,7 @@ fn empty() -> Record {
         limits: Vec::new(),
         counters: Counters::default(),
         findings: Vec::new(),
+        imports: Vec::new(),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::record::Failure;
+use crate::record::{Failure, Import};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +40,9 @@ pub(super) struct WireRecord {
     pub(super) counters: WireCounters,
     /// What the rules found, the gravest first.
     pub(super) findings: Vec<WireFinding>,
+    /// The foreign files that an import was made of, with what was read from them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) imports: Vec<Import>,
     /// Why keys of `host` and `limits` are null, by path (`host.cpu`, `limits.0.demand`).
     #[serde(default)]
     pub(super) not_measured: Reasons,

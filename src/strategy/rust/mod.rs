@@ -66,7 +66,7 @@ impl Client for Hosted {
     }
 
     fn transports(&self) -> Vec<Transport> {
-        Transport::ALL.to_vec()
+        Transport::SOCKETS.to_vec()
     }
 
     fn presence(&self) -> Presence {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::strategy::client::Mode;
-use crate::strategy::contract::{Connect, Transport};
+use crate::strategy::contract::{Connect, Store, Transport};
 use crate::strategy::is_name;
 use crate::units::escape;
 
@@ -21,6 +21,7 @@ pub(in crate::strategy) struct Entry {
     pub(super) command: Vec<String>,
     pub(super) detect: Vec<String>,
     pub(super) install: String,
+    pub(super) store: Store,
     pub(super) transports: Vec<Transport>,
     pub(super) modes: Vec<Mode>,
     /// Where it is in its file, for messages.
@@ -87,8 +88,15 @@ struct WireClient {
     command: Spanned<Vec<String>>,
     detect: Spanned<Vec<String>>,
     install: String,
+    #[serde(default = "redis")]
+    server: Store,
     transports: Spanned<Vec<WireTransport>>,
     modes: Spanned<BTreeMap<Spanned<String>, WireMode>>,
+}
+
+/// What a client speaks to when its table does not say.
+fn redis() -> Store {
+    Store::Redis
 }
 
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +104,7 @@ struct WireClient {
 enum WireTransport {
     Tcp,
     Unix,
+    Local,
 }
 
 #[derive(Deserialize)]
@@ -151,11 +160,22 @@ fn check(client: WireClient, at: &impl Fn(Range<usize>) -> Place) -> Result<Entr
             client.transports.get_ref().iter().any(|wire| match wire {
                 WireTransport::Tcp => *transport == Transport::Tcp,
                 WireTransport::Unix => *transport == Transport::Unix,
+                WireTransport::Local => *transport == Transport::Local,
             })
         })
         .collect();
-    if transports.is_empty() {
-        return Err(at(client.transports.span()).error("transports is empty; it needs \"tcp\" or \"unix\""));
+    let wrong = match client.server {
+        _ if transports.is_empty() => Some("transports is empty; it needs \"tcp\" or \"unix\""),
+        Store::Redis | Store::Memcached if transports.contains(&Transport::Local) => {
+            Some("a server is not reached by \"local\", but by \"tcp\" or \"unix\"")
+        }
+        Store::None if transports != [Transport::Local] => {
+            Some("without a server, transports must be exactly [\"local\"]")
+        }
+        Store::Redis | Store::Memcached | Store::None => None,
+    };
+    if let Some(words) = wrong {
+        return Err(at(client.transports.span()).error(words));
     }
     if client.modes.get_ref().is_empty() {
         return Err(at(client.modes.span()).error("a client needs at least one mode"));
@@ -185,6 +205,7 @@ fn check(client: WireClient, at: &impl Fn(Range<usize>) -> Place) -> Result<Entr
         command: client.command.into_inner(),
         detect: client.detect.into_inner(),
         install: escape(&client.install, 400),
+        store: client.server,
         transports,
         modes,
         place: at(client.name.span()),
@@ -240,7 +261,8 @@ default = true
         let entries = parse(Path::new("c.toml"), GOOD).unwrap();
         let [entry] = entries.as_slice() else { panic!() };
         assert_eq!(entry.name, "plain");
-        assert_eq!(entry.transports, Transport::ALL);
+        assert_eq!(entry.transports, Transport::SOCKETS);
+        assert_eq!(entry.store, Store::Redis);
         let modes: Vec<&str> = entry.modes.iter().map(|mode| mode.name.as_str()).collect();
         assert_eq!(modes, ["connect", "again", "pipeline"]);
         assert_eq!(entry.modes[2].options["depth"], 3);
@@ -297,6 +319,31 @@ default = true
         let without_modes = GOOD.split("[client.modes").next().unwrap();
         assert!(error(without_modes).contains("missing field `modes`"));
         assert!(error(&format!("{without_modes}[client.modes]\n")).contains("at least one mode"));
+    }
+
+    #[test]
+    fn a_client_says_what_it_speaks_to() {
+        let with = |server: &str, transports: &str| {
+            GOOD.replace(
+                "transports = [\"unix\", \"tcp\"]",
+                &format!("server = \"{server}\"\ntransports = {transports}"),
+            )
+        };
+        let of = |text: &str| {
+            let entry = parse(Path::new("c.toml"), text).unwrap().remove(0);
+            (entry.store, entry.transports)
+        };
+        assert_eq!(
+            of(&with("memcached", "[\"tcp\"]")),
+            (Store::Memcached, vec![Transport::Tcp])
+        );
+        assert_eq!(
+            of(&with("none", "[\"local\"]")),
+            (Store::None, vec![Transport::Local])
+        );
+        assert!(error(&with("none", "[\"tcp\"]")).starts_with("c.toml:10:14: without a server"));
+        assert!(error(&with("redis", "[\"local\"]")).starts_with("c.toml:10:14: a server is not"));
+        assert!(error(&with("mysql", "[\"tcp\"]")).starts_with("c.toml:9:10: unknown variant"));
     }
 
     #[test]

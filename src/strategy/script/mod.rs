@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use tempfile::TempDir;
 
 use super::client::{Client, Mode, Presence};
-use super::contract::Transport;
+use super::contract::{Store, Transport};
 
 pub use file::FileError;
 pub use source::{ScriptSource, SourceError};
@@ -70,6 +70,10 @@ impl Client for ScriptClient {
 
     fn modes(&self) -> Vec<Mode> {
         self.entry.modes.clone()
+    }
+
+    fn store(&self) -> Store {
+        self.entry.store
     }
 
     fn transports(&self) -> Vec<Transport> {

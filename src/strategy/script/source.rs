@@ -11,34 +11,44 @@ use tempfile::TempDir;
 /// The list of clients in a folder of scripts.
 pub(in crate::strategy) const LIST: &str = "clients.toml";
 
+/// Pairs each name with the text of that file in the folder of scripts.
+macro_rules! built_in {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../../../tracing-scripts/", $name)))),*]
+    };
+}
+
 /// The scripts as they were when systally was built: the last resort, so that the program alone is
 /// enough. A test holds this list against the folder.
-const BUILT_IN: &[(&str, &str)] = &[
-    (LIST, include_str!("../../../tracing-scripts/clients.toml")),
-    (
-        "php/noop.php",
-        include_str!("../../../tracing-scripts/php/noop.php"),
-    ),
-    (
-        "php/phpredis.php",
-        include_str!("../../../tracing-scripts/php/phpredis.php"),
-    ),
-    (
-        "php/predis.php",
-        include_str!("../../../tracing-scripts/php/predis.php"),
-    ),
-    (
-        "php/redis.php",
-        include_str!("../../../tracing-scripts/php/redis.php"),
-    ),
-    (
-        "php/spec.php",
-        include_str!("../../../tracing-scripts/php/spec.php"),
-    ),
-    (
-        "php/systally.php",
-        include_str!("../../../tracing-scripts/php/systally.php"),
-    ),
+const BUILT_IN: &[(&str, &str)] = built_in![
+    "clients.toml",
+    "c/hiredis.c",
+    "c/run",
+    "c/systally.c",
+    "c/systally.h",
+    "node/ioredis.js",
+    "node/node-redis.js",
+    "node/package-lock.json",
+    "node/package.json",
+    "node/systally.js",
+    "php/apcu.php",
+    "php/detect.php",
+    "php/hiredis_ffi.php",
+    "php/memcache.php",
+    "php/memcached.php",
+    "php/noop.php",
+    "php/phpredis.php",
+    "php/predis.php",
+    "php/redis.php",
+    "php/spec.php",
+    "php/store.php",
+    "php/systally.php",
+    "php/tmpfile.php",
+    "python/pymemcache_worker.py",
+    "python/redis_worker.py",
+    "python/requirements.txt",
+    "python/run",
+    "python/systally.py",
 ];
 
 /// Where to look for clients.
@@ -218,6 +228,10 @@ mod tests {
         for folder in fs::read_dir(scripts()).unwrap().map(Result::unwrap) {
             if folder.file_type().unwrap().is_dir() {
                 for script in fs::read_dir(folder.path()).unwrap().map(Result::unwrap) {
+                    // Folders hold the modules that setup installed.
+                    if !script.file_type().unwrap().is_file() {
+                        continue;
+                    }
                     found.insert(format!(
                         "{}/{}",
                         folder.file_name().to_str().unwrap(),

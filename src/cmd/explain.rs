@@ -1,0 +1,120 @@
+//! `systally explain`: what the rules find in records and foreign files, and what each finding means.
+
+use std::fmt::Write;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use crate::cli::ExplainArgs;
+use crate::explain::{Doc, doc, docs, explain};
+use crate::record::{Record, wire};
+use crate::render::{Format, View, render_findings};
+use crate::units::{Grouped, escape};
+
+use super::{Code, CommandError, CommandResult, WithCode, print, terminal};
+
+/// Prints findings, or descriptions of findings.
+///
+/// # Errors
+/// A file that cannot be read or is of no known format (exit code 2).
+pub fn run(args: &ExplainArgs) -> CommandResult {
+    if args.list {
+        let mut text = String::new();
+        for doc in docs() {
+            describe(&mut text, doc)?;
+        }
+        print(&text)?;
+        return Ok(Code::Ok);
+    }
+    let (codes, files): (Vec<&PathBuf>, Vec<&PathBuf>) = args
+        .what
+        .iter()
+        .partition(|what| !what.exists() && code_of(what).is_some());
+    let mut text = String::new();
+    for code in codes {
+        if let Some(doc) = code_of(code) {
+            describe(&mut text, doc)?;
+        }
+    }
+    print(&text)?;
+    let mut foreign: Vec<PathBuf> = Vec::new();
+    for file in files {
+        if is_record(file) {
+            let record = wire::load(file).code(Code::Usage)?;
+            show(record, file, args)?;
+        } else {
+            foreign.push(file.clone());
+        }
+    }
+    if !foreign.is_empty() {
+        let record = super::import::read(&foreign, args.from, args.ops)?;
+        let name = foreign.first().cloned().unwrap_or_default();
+        show(record, &name, args)?;
+    }
+    Ok(Code::Ok)
+}
+
+fn code_of(what: &Path) -> Option<&'static Doc> {
+    doc(what.to_str()?)
+}
+
+/// Whether a file is a record: JSON whose first key is the schema. Pipes are never looked into.
+fn is_record(path: &Path) -> bool {
+    let is_file = std::fs::metadata(path).is_ok_and(|meta| meta.is_file());
+    if !is_file {
+        return false;
+    }
+    let mut head = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(4096).read_to_end(&mut head));
+    let head = String::from_utf8_lossy(&head);
+    read.is_ok() && head.trim_start().starts_with('{') && head.contains("\"schema\"")
+}
+
+/// Runs the rules anew: a newer systally may know more than the one that wrote the record.
+fn show(mut record: Record, file: &Path, args: &ExplainArgs) -> Result<(), CommandError> {
+    record.findings = explain(&record);
+    let view = match args.format {
+        Format::Table => terminal::view(),
+        Format::Markdown | Format::Csv | Format::Json => View::default(),
+    };
+    let mut text = render_findings(&record, args.format, &view)?;
+    let people = matches!(args.format, Format::Table | Format::Markdown);
+    if people && record.findings.is_empty() {
+        let calls: u64 = record
+            .strategies
+            .iter()
+            .filter_map(|row| row.counted.known())
+            .map(|counted| counted.phases.run_loop.total())
+            .fold(0, u64::saturating_add);
+        writeln!(
+            text,
+            "{}: no rule finds anything here ({} rows, {} calls)",
+            escape(&file.display().to_string(), 200),
+            record.strategies.len(),
+            Grouped(calls)
+        )?;
+    }
+    if people {
+        for import in &record.imports {
+            let unknown = &import.imported.unknown_lines;
+            if unknown.count > 0 {
+                let (line, first) = unknown.first.first().cloned().unwrap_or_default();
+                writeln!(
+                    text,
+                    "\n{}: {} lines are not understood and not counted, the first: line {line} “{first}”",
+                    import.file,
+                    Grouped(unknown.count)
+                )?;
+            }
+        }
+    }
+    print(&text)?;
+    Ok(())
+}
+
+fn describe(out: &mut String, doc: &Doc) -> std::fmt::Result {
+    writeln!(out, "{}", doc.code)?;
+    writeln!(out, "  means:      {}", doc.means)?;
+    writeln!(out, "  measured:   {}", doc.measured)?;
+    writeln!(out, "  wrong when: {}", doc.wrong_when)?;
+    writeln!(out, "  to do:      {}\n", doc.todo)
+}

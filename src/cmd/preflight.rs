@@ -1,0 +1,533 @@
+//! `systally preflight`: does the planned load fit this machine and this server?
+//!
+//! Everything it decides on is read through one [`Root`] and can be saved with `--save-state` and used again
+//! with `--state`, on any machine.
+
+use std::collections::BTreeMap;
+use std::net::{ToSocketAddrs, UdpSocket};
+use std::path::PathBuf;
+
+use anyhow::{Context, anyhow};
+use clap::{Args, ValueEnum};
+
+use crate::cli::ServerArgs;
+use crate::explain::{Finding, Severity};
+use crate::limits::{self, Load, ServerKind, Witness, is_loopback};
+use crate::proc::{self, Root, process, sockdiag};
+use crate::record::{Counters, Kind, PlanInfo, Record, ServerInfo, ServerOrigin, Verdict};
+use crate::render::{self, Format, View};
+use crate::run::interrupt::Interrupt;
+use crate::server::{Server, ServerChoice};
+use crate::strategy::contract::Endpoint;
+use crate::units::escape;
+
+use super::{Code, CommandError, CommandResult, WithCode, bench, print, secrets, terminal, warn};
+
+/// `systally preflight`.
+#[derive(Debug, Args)]
+pub struct PreflightArgs {
+    /// The server the load is for
+    #[command(flatten)]
+    pub server: ServerArgs,
+
+    /// The load
+    #[command(flatten)]
+    pub plan: PlanArgs,
+
+    /// Decide on a recording made with --save-state, not on this machine
+    #[arg(long, value_name = "DIR", conflicts_with = "save_state")]
+    pub state: Option<PathBuf>,
+
+    /// Also copy what was read (no secrets) into this folder
+    #[arg(long, value_name = "DIR")]
+    pub save_state: Option<PathBuf>,
+
+    /// Form of what is printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+
+    /// Also the limits that do not bear on this load
+    #[arg(long)]
+    pub all: bool,
+
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    pub help: Option<bool>,
+}
+
+/// The planned load. Without -c, --connections, --mode and --rate there is no plan, and preflight says what
+/// the machine can carry.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Planned load (none: what this machine can carry)")]
+pub struct PlanArgs {
+    /// Client processes at once
+    #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub clients: Option<u64>,
+
+    /// Connections that each process holds at one time [default: 1]
+    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u64).range(1..))]
+    pub connections: Option<u64>,
+
+    /// When connections are made [default: persistent]
+    #[arg(long, value_enum)]
+    pub mode: Option<PlanMode>,
+
+    /// 0: as --mode connect; 1: as --mode persistent
+    #[arg(short = 'k', long, value_name = "0|1", conflicts_with = "mode",
+          value_parser = clap::value_parser!(u8).range(0..=1))]
+    pub keep_alive: Option<u8>,
+
+    /// Connections made a second, over all processes
+    #[arg(long, value_name = "N")]
+    pub rate: Option<u64>,
+
+    /// Transport, when no server is named or both its addresses are
+    #[arg(long, value_enum)]
+    pub transport: Option<PlanTransport>,
+
+    /// The client, for the descriptors a process has open before it connects
+    #[arg(long, value_enum, value_name = "CLIENT")]
+    pub client: Option<PlanClient>,
+
+    /// Descriptors a process has open before it connects [default: the client's, or 5]
+    #[arg(long, value_name = "N", conflicts_with = "client")]
+    pub client_fds: Option<u64>,
+
+    /// Attempts of one operation that time-outs can leave in the server's queue at once
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub attempts: u64,
+
+    /// Who closes a connection first; the server does after a QUIT
+    #[arg(long, value_enum, default_value_t = PlanCloser::Client)]
+    pub closes_first: PlanCloser,
+
+    /// Server addresses that the load is spread over
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub shards: u64,
+
+    /// What the server is, when it cannot be asked
+    #[arg(long = "server", value_enum, value_name = "KIND")]
+    pub server_kind: Option<PlanServer>,
+
+    /// Operations per batch
+    #[arg(short = 'P', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub pipeline: u64,
+
+    /// Bytes of a value
+    #[arg(short = 'd', long, value_name = "BYTES", default_value_t = 0)]
+    pub data_size: u64,
+}
+
+/// When connections are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PlanMode {
+    /// A new connection for each operation
+    Connect,
+    /// Connections are kept
+    Persistent,
+}
+
+/// The transport of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PlanTransport {
+    /// TCP
+    Tcp,
+    /// UNIX socket
+    Unix,
+}
+
+/// Who closes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PlanCloser {
+    /// The client: TIME_WAIT stays with it
+    Client,
+    /// The server
+    Server,
+}
+
+/// What the server is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PlanServer {
+    /// Redis, Valkey and their kin
+    Redis,
+    /// memcached
+    Memcached,
+    /// Something else
+    Other,
+}
+
+/// Clients, by the descriptors they have open before they connect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PlanClient {
+    /// PHP with the extension
+    Phpredis,
+    /// PHP
+    Predis,
+    /// PHP with libmemcached
+    PhpMemcached,
+    /// Python
+    RedisPy,
+    /// Python
+    Pymemcache,
+    /// Rust, or any program that begins with three streams
+    RedisRs,
+}
+
+impl PlanClient {
+    /// As counted in a script before its first connection.
+    fn base_fds(self) -> u64 {
+        match self {
+            PlanClient::Phpredis | PlanClient::Predis | PlanClient::PhpMemcached => 5,
+            PlanClient::RedisPy | PlanClient::Pymemcache => 4,
+            PlanClient::RedisRs => 3,
+        }
+    }
+}
+
+/// Descriptors of a client nobody named.
+const BASE_FDS: u64 = 5;
+
+/// Prints whether the load fits, and ends with 4 when it does not.
+///
+/// # Errors
+/// Unusable flags or a folder that is no recording (2); a folder that cannot be written (1).
+pub fn run(args: &mut PreflightArgs) -> CommandResult {
+    secrets::hide(&mut args.server)?;
+    let (record, code) = decide(args)?;
+    let view = View {
+        all_syscalls: args.all,
+        ..terminal::view()
+    };
+    print(&render::render(&record, args.format, &view)?)?;
+    Ok(code)
+}
+
+/// The record and the exit code.
+fn decide(args: &PreflightArgs) -> Result<(Record, Code), CommandError> {
+    let root = root(args)?;
+    let endpoint = endpoint(args)?;
+    let (mut witness, unreachable) = match &args.state {
+        Some(_) => (Witness::recorded(&root)?, None),
+        None => match endpoint
+            .as_ref()
+            .map(|endpoint| ask(endpoint, args.plan.server_kind))
+        {
+            None => (None, None),
+            Some(Ok(witness)) => (Some(witness), None),
+            Some(Err(why)) => (None, Some(why)),
+        },
+    };
+    let mut load = load(args, &root, endpoint.as_ref());
+    if let Some(witness) = &mut witness {
+        if args.state.is_none() {
+            witness.pid = witness.pid.or_else(|| owner(&root, &load));
+            witness.keep(&root);
+        }
+        load.server_pid = witness.pid;
+        load.server = witness.facts(&root);
+    }
+    if let Some(kind) = args.plan.server_kind {
+        load.server.kind = match kind {
+            PlanServer::Redis => ServerKind::Redis,
+            PlanServer::Memcached => ServerKind::Memcached,
+            PlanServer::Other => ServerKind::Other,
+        };
+    }
+    let mut findings = Vec::new();
+    if !args.plan.is_given() {
+        findings.push(capacity(&root, &load));
+    }
+    let readings = limits::check_all(&root, &load);
+    let fits = limits::worst(&readings) != Verdict::Fail;
+    let record = Record {
+        kind: Kind::Preflight,
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        complete: true,
+        host: proc::host(&root),
+        server: witness
+            .as_ref()
+            .map(|witness| server_info(witness, endpoint.as_ref())),
+        plan: args.plan.info(),
+        strategies: Vec::new(),
+        imports: Vec::new(),
+        limits: readings,
+        counters: Counters::default(),
+        findings,
+        imports: Vec::new(),
+    };
+    if let Some(folder) = &args.save_state {
+        root.save(folder).context("cannot save what was read")?;
+    }
+    if let Some(why) = &unreachable {
+        warn(&format!("systally: {why}; its limits are unknown here"));
+    }
+    let code = match (fits, unreachable) {
+        (false, _) => Code::DoesNotFit,
+        (true, Some(_)) => Code::Failed,
+        (true, None) => Code::Ok,
+    };
+    Ok((record, code))
+}
+
+/// The machine, or a recording of one.
+fn root(args: &PreflightArgs) -> Result<Root, CommandError> {
+    let Some(folder) = &args.state else {
+        return Ok(Root::live().snapshot());
+    };
+    if !folder.join("proc").is_dir() {
+        let shown = escape(&folder.display().to_string(), 200);
+        return Err(anyhow!(
+            "--state {shown}: not a recording (no folder `proc` in it); make one with --save-state"
+        ))
+        .code(Code::Usage);
+    }
+    Ok(Root::recorded(folder).snapshot())
+}
+
+/// The planned address: of several the one of the chosen transport, else the first.
+fn endpoint(args: &PreflightArgs) -> Result<Option<Endpoint>, CommandError> {
+    let ServerChoice::External(endpoints) = bench::server_choice(&args.server)? else {
+        return Ok(None);
+    };
+    let wanted = |endpoint: &&Endpoint| match args.plan.transport {
+        None => true,
+        Some(PlanTransport::Tcp) => matches!(endpoint, Endpoint::Tcp { .. }),
+        Some(PlanTransport::Unix) => matches!(endpoint, Endpoint::Unix { .. }),
+    };
+    match endpoints.iter().find(wanted) {
+        Some(endpoint) => Ok(Some(endpoint.clone())),
+        None => Err(anyhow!(
+            "--transport: no address of that transport is given (-h and -p, or -s)"
+        ))
+        .code(Code::Usage),
+    }
+}
+
+impl PlanArgs {
+    /// Whether anything of a load was said.
+    fn is_given(&self) -> bool {
+        self.clients.is_some()
+            || self.connections.is_some()
+            || self.mode.is_some()
+            || self.keep_alive.is_some()
+            || self.rate.is_some()
+    }
+
+    fn connects_per_op(&self) -> bool {
+        self.mode == Some(PlanMode::Connect) || self.keep_alive == Some(0)
+    }
+
+    /// What was asked for, by long flag names.
+    fn info(&self) -> PlanInfo {
+        let mut settings = BTreeMap::new();
+        let mut put = |name: &str, value: Option<String>| {
+            if let Some(value) = value {
+                settings.insert(name.to_owned(), value);
+            }
+        };
+        let number = |value: Option<u64>| value.map(|value| value.to_string());
+        let word =
+            |value: Option<clap::builder::PossibleValue>| value.map(|value| value.get_name().to_owned());
+        put("clients", number(self.clients));
+        put("connections", number(self.connections));
+        put("mode", word(self.mode.and_then(|mode| mode.to_possible_value())));
+        put("keep-alive", self.keep_alive.map(|keep| keep.to_string()));
+        put("rate", number(self.rate));
+        put(
+            "transport",
+            word(self.transport.and_then(|transport| transport.to_possible_value())),
+        );
+        put(
+            "client",
+            word(self.client.and_then(|client| client.to_possible_value())),
+        );
+        put("client-fds", number(self.client_fds));
+        put("attempts", number(Some(self.attempts).filter(|n| *n != 1)));
+        put("shards", number(Some(self.shards).filter(|n| *n != 1)));
+        put("pipeline", number(Some(self.pipeline).filter(|n| *n != 1)));
+        put("data-size", number(Some(self.data_size).filter(|n| *n != 0)));
+        if self.closes_first == PlanCloser::Server {
+            put("closes-first", Some("server".to_owned()));
+        }
+        PlanInfo { settings }
+    }
+}
+
+/// The load in the terms of the limits, without what the server says.
+fn load(args: &PreflightArgs, root: &Root, endpoint: Option<&Endpoint>) -> Load {
+    let plan = &args.plan;
+    let mut load = endpoint.map_or_else(Load::default, Load::to);
+    if endpoint.is_none() {
+        load.tcp = plan.transport != Some(PlanTransport::Unix);
+    }
+    if let Some(Endpoint::Tcp { host, .. }) = endpoint {
+        (load.loopback, load.same_host) = place(root, host);
+    }
+    load.processes = plan.clients.unwrap_or(1);
+    load.connections_per_process = plan.connections.unwrap_or(1);
+    load.connect_per_op = plan.connects_per_op();
+    load.connects_per_second = plan.rate;
+    load.server_closes_first = plan.closes_first == PlanCloser::Server;
+    load.client_base_fds = plan
+        .client_fds
+        .or(plan.client.map(PlanClient::base_fds))
+        .unwrap_or(BASE_FDS);
+    load.attempts_per_op = plan.attempts;
+    load.destinations = plan.shards;
+    load.pipeline = plan.pipeline;
+    load.payload_bytes = plan.data_size;
+    load
+}
+
+/// Whether a host is loopback, and whether it is this machine; kept with the other readings.
+fn place(root: &Root, host: &str) -> (bool, bool) {
+    if is_loopback(host) {
+        return (true, true);
+    }
+    let kept = format!("systally/address/{}", host.replace('/', "_"));
+    let words = if root.is_live() {
+        let address = (host, 0)
+            .to_socket_addrs()
+            .ok()
+            .and_then(|mut found| found.next());
+        match address.map(|address| address.ip()) {
+            Some(ip) if ip.to_canonical().is_loopback() => "loopback",
+            // Only an address of this machine can be bound; nothing is sent.
+            Some(ip) if UdpSocket::bind((ip, 0)).is_ok() => "local",
+            Some(_) | None => "remote",
+        }
+        .to_owned()
+    } else {
+        root.read(&kept).unwrap_or_default()
+    };
+    root.keep(&kept, &words);
+    match words.trim_end() {
+        "loopback" => (true, true),
+        "local" => (false, true),
+        _ => (false, false),
+    }
+}
+
+/// Asks the server what it is and how it is set up.
+fn ask(endpoint: &Endpoint, kind: Option<PlanServer>) -> Result<Witness, anyhow::Error> {
+    match kind {
+        Some(PlanServer::Other) => Ok(Witness {
+            kind: ServerKind::Other,
+            ..Witness::default()
+        }),
+        Some(PlanServer::Memcached) => ask_memcached(endpoint),
+        Some(PlanServer::Redis) | None => match Server::start(
+            ServerChoice::External(vec![endpoint.clone()]),
+            &Interrupt::never(),
+        ) {
+            Ok(server) => Ok(redis_witness(server)),
+            // Perhaps it is memcached; if not, what was said first is the better message.
+            Err(error) if kind.is_none() => ask_memcached(endpoint).map_err(|_| error.into()),
+            Err(error) => Err(error.into()),
+        },
+    }
+}
+
+fn redis_witness(mut server: Server) -> Witness {
+    let info = server.info().clone();
+    let mut named = info.settings;
+    if let Ok(snapshot) = server.snapshot()
+        && let Some(counters) = snapshot.counters().known()
+    {
+        let told = [
+            ("connected_clients", counters.connected_clients),
+            ("used_memory", counters.used_memory),
+        ];
+        named.extend(
+            told.into_iter()
+                .filter_map(|(name, value)| Some((name.to_owned(), value?.to_string()))),
+        );
+    }
+    let pid = server.pid();
+    server.stop();
+    Witness {
+        kind: ServerKind::Redis,
+        version: info.version,
+        answered: true,
+        named,
+        pid,
+        ..Witness::default()
+    }
+}
+
+fn ask_memcached(endpoint: &Endpoint) -> Result<Witness, anyhow::Error> {
+    let named = limits::memcached::stats(endpoint)
+        .with_context(|| format!("cannot ask memcached at {}", escape(&endpoint.to_string(), 200)))?;
+    Ok(Witness {
+        kind: ServerKind::Memcached,
+        version: named
+            .get("version")
+            .map(|version| escape(version, 60))
+            .unwrap_or_default(),
+        answered: true,
+        named,
+        ..Witness::default()
+    })
+}
+
+/// The process that holds the listener of the planned address.
+fn owner(root: &Root, load: &Load) -> Option<i32> {
+    let listeners = sockdiag::listeners(root).ok()?;
+    process::owner_of_socket(root, load.listener(&listeners)?.inode).ok()
+}
+
+fn server_info(witness: &Witness, endpoint: Option<&Endpoint>) -> ServerInfo {
+    ServerInfo {
+        kind: match witness.kind {
+            ServerKind::Redis => "redis",
+            ServerKind::Memcached => "memcached",
+            ServerKind::Other => "other",
+        }
+        .to_owned(),
+        version: escape(&witness.version, 60),
+        origin: ServerOrigin::External,
+        addresses: endpoint
+            .iter()
+            .map(|endpoint| escape(&endpoint.to_string(), 200))
+            .collect(),
+        settings: witness
+            .named
+            .iter()
+            .map(|(name, value)| (escape(name, 60), escape(value, 120)))
+            .collect(),
+    }
+}
+
+/// What can be carried, as a finding: it is not a matter of fitting.
+fn capacity(root: &Root, load: &Load) -> Finding {
+    let found = limits::capacities(root, load);
+    let mut evidence = BTreeMap::new();
+    let mut parts = Vec::new();
+    for capacity in &found {
+        match capacity.most {
+            Some(most) => {
+                evidence.insert(format!("{}_most", capacity.id), most.into());
+                evidence.insert(
+                    format!("{}_first_limit", capacity.id),
+                    capacity.first.join(", ").into(),
+                );
+                parts.push(format!(
+                    "{most} {} (then {})",
+                    capacity.what,
+                    capacity.first.join(", ")
+                ));
+            }
+            None => parts.push(format!("{}: no limit that can be read", capacity.what)),
+        }
+    }
+    Finding {
+        code: "CAPACITY".into(),
+        severity: Severity::Info,
+        strategy: None,
+        evidence,
+        says: format!("this machine and server carry at most {}", parts.join("; ")),
+        try_next: "give the load (-c, --connections, --mode, --rate) to see what it needs of each limit"
+            .to_owned(),
+        not_the_cause: Vec::new(),
+    }
+}

@@ -1,0 +1,292 @@
+//! Descriptors of the traced processes: what each leads to, and the state of the talk on it.
+
+use std::collections::HashMap;
+
+use super::args;
+use crate::import::text;
+
+/// Descriptors kept over all processes; beyond that new ones are not followed.
+const MOST_FDS: usize = 65_536;
+/// Descriptor tables kept.
+const MOST_TABLES: usize = 8_192;
+
+/// Index of a peer in the collector's list.
+pub(crate) type PeerId = usize;
+
+/// What a descriptor leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Kind {
+    /// Nothing is known.
+    #[default]
+    Unknown,
+    /// A stream socket.
+    Stream,
+    /// A datagram socket.
+    Datagram,
+    /// An epoll instance.
+    Epoll,
+    /// A file, pipe, terminal, event, timer: no peer.
+    Local,
+}
+
+/// Which side of a connection the traced program is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Role {
+    /// Not seen yet.
+    #[default]
+    Unknown,
+    /// It sends commands.
+    Client,
+    /// It receives them.
+    Server,
+}
+
+/// One descriptor.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Fd {
+    pub(crate) kind: Kind,
+    pub(crate) role: Role,
+    pub(crate) peer: Option<PeerId>,
+    /// The log shows how it came to be.
+    pub(crate) made_here: bool,
+    pub(crate) accepted: bool,
+    /// `connect` returned EINPROGRESS at this time.
+    pub(crate) connecting: bool,
+    pub(crate) connect_at: Option<u64>,
+    /// Sends and commands since data was last received.
+    pub(crate) sends: u64,
+    pub(crate) commands: u64,
+    /// When the last send ended, and the thread's clock of waits then.
+    pub(crate) sent_at: Option<u64>,
+    pub(crate) wait_mark: u64,
+    /// Turns or commands since it was opened.
+    pub(crate) carried: u64,
+    pub(crate) nodelay: bool,
+    pub(crate) noted_without_nodelay: bool,
+    pub(crate) data_out: bool,
+    pub(crate) data_in: bool,
+    /// The peer has closed its side.
+    pub(crate) ended: bool,
+    /// Reported ready and then found empty, how often in a row.
+    pub(crate) spin: u64,
+    /// Reported ready and not received from yet.
+    pub(crate) reported: bool,
+    pub(crate) eagain_streak: u64,
+    /// Hash of the last command sent.
+    pub(crate) last_command: u64,
+}
+
+/// Tables of descriptors. Threads share one, forked children get a copy.
+#[derive(Debug, Default)]
+pub(crate) struct Tables {
+    tables: Vec<HashMap<u32, Fd>>,
+    free: Vec<usize>,
+    total: usize,
+}
+
+impl Tables {
+    /// A new table; `None` when there are too many.
+    pub(crate) fn new_table(&mut self) -> Option<usize> {
+        if let Some(id) = self.free.pop() {
+            return Some(id);
+        }
+        if self.tables.len() >= MOST_TABLES {
+            return None;
+        }
+        self.tables.push(HashMap::new());
+        Some(self.tables.len() - 1)
+    }
+
+    /// A copy of a table, for a forked child.
+    pub(crate) fn copy(&mut self, of: usize) -> Option<usize> {
+        let id = self.new_table()?;
+        let copy = self.tables.get(of)?.clone();
+        if self.total + copy.len() > MOST_FDS {
+            return Some(id);
+        }
+        self.total += copy.len();
+        *self.tables.get_mut(id)? = copy;
+        Some(id)
+    }
+
+    /// Gives a table back.
+    pub(crate) fn drop_table(&mut self, id: usize) {
+        if let Some(table) = self.tables.get_mut(id) {
+            self.total -= table.len();
+            table.clear();
+            self.free.push(id);
+        }
+    }
+
+    /// The descriptor when it is known.
+    pub(crate) fn get(&mut self, table: usize, fd: u64) -> Option<&mut Fd> {
+        self.tables.get_mut(table)?.get_mut(&u32::try_from(fd).ok()?)
+    }
+
+    /// The descriptor, made when new; `None` when there are too many.
+    pub(crate) fn of(&mut self, table: usize, fd: u64) -> Option<&mut Fd> {
+        let fd = u32::try_from(fd).ok()?;
+        let table = self.tables.get_mut(table)?;
+        if !table.contains_key(&fd) {
+            if self.total >= MOST_FDS {
+                return None;
+            }
+            self.total += 1;
+        }
+        Some(table.entry(fd).or_default())
+    }
+
+    /// Puts a fresh descriptor in place of whatever had the number.
+    pub(crate) fn open(&mut self, table: usize, fd: u64, state: Fd) {
+        if let Some(slot) = self.of(table, fd) {
+            *slot = state;
+        }
+    }
+
+    /// Takes a descriptor out.
+    pub(crate) fn close(&mut self, table: usize, fd: u64) -> Option<Fd> {
+        let fd = u32::try_from(fd).ok()?;
+        let old = self.tables.get_mut(table)?.remove(&fd);
+        self.total -= usize::from(old.is_some());
+        old
+    }
+}
+
+/// An address in a call's arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Address {
+    /// IPv4 or IPv6, `host:port`.
+    Ip(String),
+    /// A UNIX socket's path.
+    Unix(String),
+    /// Another family.
+    Other,
+}
+
+/// Reads a `struct sockaddr` as strace prints it (also `-X raw`), or as FreeBSD's truss does.
+pub(crate) fn address(arg: &[u8]) -> Option<Address> {
+    let arg = args::value(arg);
+    let body = arg.strip_prefix(b"{")?;
+    if text::contains(body, "sun_path=")
+        || text::contains(body, "AF_UNIX")
+        || text::contains(body, "AF_LOCAL")
+    {
+        let path = args::between(body, "\"", b"\"")?;
+        let mark = if text::contains(body, "=@\"") { "@" } else { "" };
+        return Some(Address::Unix(format!("unix:{mark}{}", text::shown(path, 108))));
+    }
+    if let Some(host) = args::between(body, "sin_addr=inet_addr(\"", b"\"") {
+        let port = args::between(body, "htons(", b")")?;
+        return Some(Address::Ip(format!(
+            "{}:{}",
+            text::shown(host, 45),
+            text::shown(port, 6)
+        )));
+    }
+    if text::contains(body, "sin6_port=") {
+        let host = args::between(body, "inet_pton(AF_INET6, \"", b"\"")?;
+        let port = args::between(body, "htons(", b")")?;
+        return Some(Address::Ip(format!(
+            "[{}]:{}",
+            text::shown(host, 45),
+            text::shown(port, 6)
+        )));
+    }
+    for family in ["AF_INET6 ", "AF_INET "] {
+        if let Some(host) = args::between(body, family, b" }") {
+            return Some(Address::Ip(text::shown(host, 60)));
+        }
+    }
+    Some(Address::Other)
+}
+
+/// What `-y` and `-yy` tell about a descriptor.
+pub(crate) fn decorated(decoration: &[u8]) -> Option<(Kind, Option<Address>)> {
+    let inner = |prefix: &str| {
+        decoration
+            .strip_prefix(prefix.as_bytes())
+            .and_then(|rest| rest.strip_suffix(b"]"))
+    };
+    let far_end = |text: &[u8]| {
+        memchr::memmem::find(text, b"->").map(|at| Address::Ip(text::shown(&text[at + 2..], 60)))
+    };
+    for prefix in ["TCP:[", "TCPv6:["] {
+        if let Some(pair) = inner(prefix) {
+            return Some((Kind::Stream, far_end(pair)));
+        }
+    }
+    for prefix in ["UDP:[", "UDPv6:["] {
+        if let Some(pair) = inner(prefix) {
+            return Some((Kind::Datagram, far_end(pair)));
+        }
+    }
+    if decoration.starts_with(b"UNIX") {
+        let path = args::between(decoration, "\"", b"\"")
+            .map(|p| Address::Unix(format!("unix:{}", text::shown(p, 108))));
+        let kind = if decoration.starts_with(b"UNIX-DGRAM") {
+            Kind::Datagram
+        } else {
+            Kind::Stream
+        };
+        return Some((kind, path));
+    }
+    if decoration.starts_with(b"socket:[") {
+        return None;
+    }
+    if decoration == b"anon_inode:[eventpoll]" {
+        return Some((Kind::Epoll, None));
+    }
+    Some((Kind::Local, None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        let ip = |text: &str| Some(Address::Ip(text.to_owned()));
+        assert_eq!(
+            address(br#"{sa_family=AF_INET, sin_port=htons(6379), sin_addr=inet_addr("127.0.0.1")}"#),
+            ip("127.0.0.1:6379")
+        );
+        assert_eq!(
+            address(
+                br#"{sa_family=AF_INET6, sin6_port=htons(6379), sin6_flowinfo=htonl(0), inet_pton(AF_INET6, "::1", &sin6_addr), sin6_scope_id=0}"#
+            ),
+            ip("[::1]:6379")
+        );
+        assert_eq!(address(b"{ AF_INET 127.0.0.1:6379 }"), ip("127.0.0.1:6379"));
+        assert_eq!(
+            address(br#"{sa_family=AF_UNIX, sun_path=@"x"}"#),
+            Some(Address::Unix("unix:@x".to_owned()))
+        );
+        assert_eq!(address(b"{sa_family=AF_NETLINK, nl_pid=0}"), Some(Address::Other));
+        assert_eq!(address(b"0x7ffee8ea9a30"), None);
+    }
+
+    #[test]
+    fn decorations() {
+        assert_eq!(
+            decorated(b"TCP:[127.0.0.1:5->127.0.0.1:6379]"),
+            Some((Kind::Stream, Some(Address::Ip("127.0.0.1:6379".to_owned()))))
+        );
+        assert_eq!(decorated(b"/etc/passwd"), Some((Kind::Local, None)));
+        assert_eq!(decorated(b"socket:[1]"), None);
+    }
+
+    #[test]
+    fn tables_stay_bounded() {
+        let mut tables = Tables::default();
+        let first = tables.new_table().unwrap();
+        for fd in 0..100_000 {
+            tables.open(first, fd, Fd::default());
+        }
+        assert_eq!(tables.total, MOST_FDS);
+        let copy = tables.copy(first).unwrap();
+        assert!(tables.get(copy, 1).is_none());
+        tables.drop_table(first);
+        assert_eq!(tables.total, 0);
+        assert_eq!(tables.new_table(), Some(first));
+    }
+}

@@ -1,0 +1,59 @@
+//! Opening what the user names: a file, a pipe, standard input, compressed or not.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+
+use super::ImportError;
+
+/// Opens a file, or standard input for `-`.
+///
+/// # Errors
+/// What opening says, with the path, and that a directory is none.
+pub fn open(path: &Path) -> io::Result<Box<dyn Read>> {
+    let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+    if path == Path::new("-") {
+        return Ok(Box::new(io::stdin()));
+    }
+    let file = File::open(path).map_err(named)?;
+    if file.metadata().map_err(named)?.is_dir() {
+        return Err(io::Error::new(
+            io::ErrorKind::IsADirectory,
+            format!(
+                "{} is a directory: name the files in it (of strace -ff, all of them together)",
+                path.display()
+            ),
+        ));
+    }
+    Ok(Box::new(file))
+}
+
+/// The input, unpacked when it begins as gzip or zstd data does.
+///
+/// # Errors
+/// When reading the first bytes fails, or the zstd header is damaged.
+pub(super) fn decompressed(mut input: Box<dyn Read>) -> Result<Box<dyn Read>, ImportError> {
+    let mut magic = [0; 4];
+    let mut have = 0;
+    while have < magic.len() {
+        match input.read(&mut magic[have..]) {
+            Ok(0) => break,
+            Ok(n) => have += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    let whole = io::Cursor::new(magic).take(have as u64).chain(input);
+    Ok(if magic.starts_with(&[0x1f, 0x8b]) {
+        Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::with_capacity(
+            64 << 10,
+            whole,
+        )))
+    } else if magic == [0x28, 0xb5, 0x2f, 0xfd] {
+        let decoder = ruzstd::decoding::StreamingDecoder::new(BufReader::with_capacity(64 << 10, whole))
+            .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, format!("damaged zstd data: {e}")))?;
+        Box::new(decoder)
+    } else {
+        Box::new(whole)
+    })
+}

@@ -1,0 +1,154 @@
+//! Counting by call while a log streams by, without a string per line.
+
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+use super::facts::collect::Class;
+use super::model::Row;
+use super::text;
+use crate::units::Nanos;
+
+/// Names that one log may have; text that only looks like calls can have any number.
+const MOST_NAMES: usize = 4096;
+/// Errnos kept apart for one call.
+const MOST_ERRNOS: usize = 64;
+
+/// The counts of one call.
+#[derive(Debug)]
+pub(super) struct Counts {
+    /// The name, escaped.
+    pub(super) name: Rc<str>,
+    /// What it does.
+    pub(super) class: Class,
+    abi: Option<Rc<str>>,
+    /// Calls begun.
+    pub(super) calls: u64,
+    /// Of those, failed ones.
+    pub(super) errors: u64,
+    /// Of those, ones without end.
+    pub(super) unfinished: u64,
+    time: Option<u64>,
+    longest: Option<u64>,
+    errnos: Vec<(String, u64)>,
+}
+
+impl Counts {
+    /// A duration of one call.
+    pub(super) fn took(&mut self, nanos: u64) {
+        self.time = Some(self.time.unwrap_or(0).saturating_add(nanos));
+        self.longest = Some(self.longest.unwrap_or(0).max(nanos));
+    }
+
+    /// A failed call.
+    pub(super) fn failed(&mut self, errno: &str) {
+        self.errors += 1;
+        if let Some((_, n)) = self.errnos.iter_mut().find(|(name, _)| name == errno) {
+            *n += 1;
+        } else if self.errnos.len() < MOST_ERRNOS {
+            self.errnos.push((errno.to_owned(), 1));
+        }
+    }
+}
+
+/// Index of a call in [`Names`].
+pub(super) type NameId = usize;
+
+/// All calls of a log.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    counts: Vec<Counts>,
+    ids: HashMap<Box<[u8]>, NameId>,
+    foreign: HashMap<(Rc<str>, Box<[u8]>), NameId>,
+}
+
+impl Names {
+    /// The id of a name in an ABI (`None`: the only or native one); `None` when there are too many.
+    pub(super) fn id(&mut self, name: &[u8], abi: Option<&Rc<str>>) -> Option<NameId> {
+        match abi {
+            None => {
+                if let Some(id) = self.ids.get(name) {
+                    return Some(*id);
+                }
+                let id = self.push(name, None)?;
+                self.ids.insert(name.into(), id);
+                Some(id)
+            }
+            Some(abi) => {
+                let key = (Rc::clone(abi), name.into());
+                if let Some(id) = self.foreign.get(&key) {
+                    return Some(*id);
+                }
+                let id = self.push(name, Some(Rc::clone(abi)))?;
+                self.foreign.insert(key, id);
+                Some(id)
+            }
+        }
+    }
+
+    fn push(&mut self, name: &[u8], abi: Option<Rc<str>>) -> Option<NameId> {
+        if self.counts.len() >= MOST_NAMES {
+            return None;
+        }
+        let name: Rc<str> = text::name(name).into();
+        self.counts.push(Counts {
+            class: Class::of(&name),
+            name,
+            abi,
+            calls: 0,
+            errors: 0,
+            unfinished: 0,
+            time: None,
+            longest: None,
+            errnos: Vec::new(),
+        });
+        Some(self.counts.len() - 1)
+    }
+
+    /// The counts of a call.
+    pub(super) fn of(&mut self, id: NameId) -> Option<&mut Counts> {
+        self.counts.get_mut(id)
+    }
+
+    /// All calls begun.
+    pub(super) fn total(&self) -> u64 {
+        self.counts.iter().map(|c| c.calls).sum()
+    }
+
+    /// Whether any call has a duration.
+    pub(super) fn timed(&self) -> bool {
+        self.counts.iter().any(|c| c.time.is_some())
+    }
+
+    /// Whether a call of another ABI was seen.
+    pub(super) fn mixed(&self) -> bool {
+        !self.foreign.is_empty()
+    }
+
+    /// The rows, in the order of first appearance.
+    pub(super) fn into_rows(self) -> Vec<Row> {
+        let timed = self.timed();
+        let mixed = self.mixed();
+        self.counts
+            .into_iter()
+            .filter(|c| c.calls > 0)
+            .map(|c| Row {
+                syscall: c.name.to_string(),
+                abi: match c.abi {
+                    Some(abi) => Some(abi.to_string()),
+                    None => mixed.then(|| "64".to_owned()),
+                },
+                calls: Some(c.calls),
+                errors: Some(c.errors),
+                time: if timed {
+                    Some(Nanos(c.time.unwrap_or(0)))
+                } else {
+                    None
+                },
+                errnos: c.errnos.into_iter().collect::<BTreeMap<_, _>>(),
+                unfinished: c.unfinished,
+                longest: c.longest.map(Nanos),
+                ..Row::default()
+            })
+            .collect()
+    }
+}

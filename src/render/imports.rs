@@ -1,0 +1,278 @@
+//! The tables of an import: what the file has, in its own order, with the kind of its times in the heading.
+
+use super::model::{Cell, Column, Group, Notes, Table};
+use super::number::Style;
+use super::{View, shown};
+use crate::import::{Imported, ImportedTable, Row, TimeKind};
+use crate::record::{Import, Record};
+use crate::units::{Grouped, Nanos, Ops};
+
+pub(super) fn tables(record: &Record, _view: &View, notes: &mut Notes) -> (Vec<Table>, Vec<String>) {
+    let mut tables = Vec::new();
+    let mut remarks = Vec::new();
+    let several_files = record.imports.len() > 1;
+    for Import { file, imported } in &record.imports {
+        let several = imported.tables.len() > 1;
+        for table in &imported.tables {
+            let mut shown_table = Calls { imported, table }.table(notes);
+            let mut title: Vec<&str> = Vec::new();
+            title.extend(several_files.then_some(file.as_str()));
+            title.extend(several.then_some(table.label.as_str()));
+            shown_table.title = shown(&title.join(", "));
+            tables.push(shown_table);
+        }
+        if !imported.by_process.is_empty() {
+            tables.push(by_process(imported));
+        }
+        if !imported.values.is_empty() {
+            tables.push(values(imported));
+        }
+        let before = if several_files {
+            format!("{file}: ")
+        } else {
+            String::new()
+        };
+        remarks.extend(
+            remarks_of(imported)
+                .into_iter()
+                .map(|line| shown(&format!("{before}{line}"))),
+        );
+    }
+    (tables, remarks)
+}
+
+/// One table of calls on its way to be shown.
+struct Calls<'a> {
+    imported: &'a Imported,
+    table: &'a ImportedTable,
+}
+
+impl Calls<'_> {
+    fn table(&self, notes: &mut Notes) -> Table {
+        let rows = &self.table.rows;
+        let timed = rows.iter().any(|row| row.time.is_some());
+        let sum = self.table.sum_time().unwrap_or_default();
+        let longest = rows.iter().any(|row| row.longest.is_some());
+        let errnos = rows.iter().any(|row| !row.errnos.is_empty());
+        let ops = self.imported.ops.map(Ops);
+        let kind = match self.imported.time_kind {
+            TimeKind::Cpu => "CPU s",
+            TimeKind::Wall => "wall s",
+            TimeKind::Unknown => "s, CPU or wall",
+            TimeKind::None => "s",
+        };
+        let mut columns = Vec::new();
+        if timed {
+            columns.push(Column::number("% time", "", Group::Summary));
+            columns.push(Column::number("time", kind, Group::Summary));
+            columns.push(Column::number("usecs", "/call", Group::Summary));
+        }
+        if longest {
+            columns.push(Column::number("longest", "µs", Group::Summary));
+        }
+        columns.push(Column::number("calls", "", Group::Summary));
+        if ops.is_some() {
+            columns.push(Column::number("calls", "/op", Group::Summary));
+        }
+        columns.push(Column::number("errors", "", Group::Summary));
+        columns.push(Column::text("syscall", Group::Key));
+        if errnos {
+            columns.push(Column::text("errors by name", Group::Errors));
+        }
+        let total = self.total();
+        let untold = |notes: &mut Notes| Cell::Missing(Some(notes.number("the format does not tell it")));
+        let line = |row: &Row, is_total: bool, notes: &mut Notes| {
+            let mut cells = Vec::new();
+            if timed {
+                let share = match row.time {
+                    // All zero: a share of nothing is none.
+                    Some(_) if sum.0 == 0 => {
+                        Cell::Missing(Some(notes.number("every time in the file is zero")))
+                    }
+                    Some(time) => Cell::number(time.0 as f64 / sum.0.max(time.0) as f64, Style::Share),
+                    None => untold(notes),
+                };
+                cells.push(share);
+                cells.push(row.time.map_or_else(|| untold(notes), seconds));
+                let mean = row.mean().map(|mean| Cell::number(mean.0 as f64, Style::Micros));
+                cells.push(mean.unwrap_or_else(|| untold(notes)));
+            }
+            if longest {
+                let longest = row.longest.map(|span| Cell::number(span.0 as f64, Style::Micros));
+                cells.push(longest.unwrap_or(Cell::Text(String::new())));
+            }
+            cells.push(
+                row.calls
+                    .map_or_else(|| untold(notes), |n| Cell::number(n as f64, Style::Whole)),
+            );
+            if let Some(ops) = ops {
+                let rate = row.calls.and_then(|calls| ops.per_op(calls));
+                cells.push(rate.map_or_else(|| untold(notes), |rate| Cell::number(rate, Style::PerOp)));
+            }
+            cells.push(
+                row.errors
+                    .map_or_else(|| untold(notes), |n| Cell::number(n as f64, Style::Whole)),
+            );
+            cells.push(Cell::Name {
+                name: match row.abi.as_deref() {
+                    None | Some("64") => shown(&row.syscall),
+                    Some(abi) => shown(&format!("{abi}:{}", row.syscall)),
+                },
+                ended: None,
+            });
+            if errnos {
+                cells.push(match (is_total, errnos_of(row)) {
+                    (true, _) => Cell::Text(String::new()),
+                    (false, text) if text.is_empty() => Cell::Nothing,
+                    (false, text) => Cell::Text(shown(&text)),
+                });
+            }
+            cells
+        };
+        let mut lines: Vec<Vec<Cell>> = rows.iter().map(|row| line(row, false, notes)).collect();
+        lines.push(line(&total, true, notes));
+        Table {
+            title: String::new(),
+            columns,
+            rows: lines,
+            has_total: true,
+        }
+    }
+
+    /// The sum of the rows; what the file states instead is in the remarks when it differs.
+    fn total(&self) -> Row {
+        let known = self.table.rows.iter().all(|row| row.calls.is_some());
+        Row {
+            syscall: "total".to_owned(),
+            calls: known.then(|| self.table.sum_calls()),
+            errors: self.table.sum_errors(),
+            time: self.table.sum_time(),
+            ..Row::default()
+        }
+    }
+}
+
+fn seconds(span: Nanos) -> Cell {
+    Cell::number(span.0 as f64, Style::Seconds)
+}
+
+fn errnos_of(row: &Row) -> String {
+    let mut errnos: Vec<(&String, &u64)> = row.errnos.iter().collect();
+    errnos.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+    let parts: Vec<String> = errnos
+        .into_iter()
+        .map(|(errno, n)| {
+            let restarted = if errno.starts_with("ERESTART") {
+                " (restarted)"
+            } else {
+                ""
+            };
+            format!("{errno} {}{restarted}", Grouped(*n))
+        })
+        .collect();
+    parts.join(", ")
+}
+
+fn by_process(imported: &Imported) -> Table {
+    let rows = imported.by_process.iter().map(|process| {
+        vec![
+            Cell::number(process.calls as f64, Style::Whole),
+            Cell::Name {
+                name: shown(&format!("{} ({})", process.comm, process.pid)),
+                ended: None,
+            },
+        ]
+    });
+    Table {
+        title: "calls per process, of all kinds".to_owned(),
+        columns: vec![
+            Column::number("calls", "", Group::Summary),
+            Column::text("process", Group::Key),
+        ],
+        rows: rows.collect(),
+        has_total: false,
+    }
+}
+
+fn values(imported: &Imported) -> Table {
+    let text = |value: &serde_json::Value| match value {
+        serde_json::Value::String(text) => text.clone(),
+        serde_json::Value::Array(list) => list
+            .iter()
+            .map(|one| one.as_str().map_or_else(|| one.to_string(), str::to_owned))
+            .collect::<Vec<_>>()
+            .join(" "),
+        other => other.to_string(),
+    };
+    let rows = imported.values.iter().map(|(name, value)| {
+        vec![
+            Cell::Name {
+                name: shown(name),
+                ended: None,
+            },
+            Cell::Text(shown(&text(value))),
+        ]
+    });
+    Table {
+        title: "settings and counters".to_owned(),
+        columns: vec![
+            Column::text("name", Group::Key),
+            Column::text("value", Group::Summary),
+        ],
+        rows: rows.collect(),
+        has_total: false,
+    }
+}
+
+fn remarks_of(imported: &Imported) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut read = format!("read as {}", imported.format);
+    if imported.time_kind != TimeKind::None {
+        read.push_str(&format!("; times: {}", imported.time_kind.name()));
+        if !imported.time_source.is_empty() {
+            read.push_str(&format!(" ({})", imported.time_source));
+        }
+    }
+    if let Some(ops) = imported.ops {
+        read.push_str(&format!("; {} operations ({})", Ops(ops), imported.ops_source));
+    }
+    if let Some(processes) = imported.processes {
+        read.push_str(&format!("; {processes} threads or processes"));
+    }
+    if let Some(elapsed) = imported.elapsed {
+        read.push_str(&format!("; the run took {elapsed}"));
+    }
+    lines.push(read);
+    for because in &imported.incomplete_because {
+        lines.push(format!("INCOMPLETE: {because}"));
+    }
+    if imported.unfinished > 0 {
+        lines.push(format!(
+            "{} calls began and did not return in the file; they are counted as calls",
+            Grouped(imported.unfinished)
+        ));
+    }
+    for (call, errors) in &imported.errors_from_log {
+        let errors: Vec<String> = errors.iter().map(|(error, n)| format!("{error} {n}")).collect();
+        lines.push(format!(
+            "errors of {call} in the trace lines: {}",
+            errors.join(", ")
+        ));
+    }
+    lines.extend(imported.notes.iter().cloned());
+    let unknown = &imported.unknown_lines;
+    if unknown.count > 0 {
+        let first: Vec<String> = unknown
+            .first
+            .iter()
+            .map(|(number, text)| format!("line {number} “{text}”"))
+            .collect();
+        lines.push(format!(
+            "not understood and not counted: {} {}: {}",
+            Grouped(unknown.count),
+            if unknown.count == 1 { "line" } else { "lines" },
+            first.join("; ")
+        ));
+    }
+    lines
+}
