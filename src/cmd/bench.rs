@@ -346,7 +346,9 @@ fn counting(choice: EngineChoice) -> Result<Option<&'static dyn Engine>, Command
 
 /// The first of these engines that may run here; without any the first, whose reasons are told then.
 fn first_ready(kinds: &[EngineKind]) -> EngineKind {
-    let ready = kinds.iter().find(|kind| engine::engine(**kind).availability() == Availability::Ready);
+    let ready = kinds
+        .iter()
+        .find(|kind| engine::engine(**kind).availability() == Availability::Ready);
     ready.or(kinds.first()).copied().unwrap_or(EngineKind::Ptrace)
 }
 

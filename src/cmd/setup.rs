@@ -20,7 +20,9 @@ pub fn run() -> CommandResult {
         .context("setup has to be run as root (sudo systally setup)")
         .code(Code::CannotMeasure)?;
     let mut text = format!("{CACHE}: kept the numbers of {count} tracepoints of this kernel\n");
-    let paranoid = Root::live().read("proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    let paranoid = Root::live()
+        .read("proc/sys/kernel/perf_event_paranoid")
+        .unwrap_or_default();
     match paranoid.trim().parse::<i32>() {
         Ok(level @ 3..) => writeln!(
             text,
@@ -31,7 +33,9 @@ pub fn run() -> CommandResult {
     }
     match engine(EngineKind::Perf).availability() {
         Availability::Ready => writeln!(text, "the perf engine is ready")?,
-        Availability::Unavailable { why, fix } => writeln!(text, "the perf engine is not available: {why}; {fix}")?,
+        Availability::Unavailable { why, fix } => {
+            writeln!(text, "the perf engine is not available: {why}; {fix}")?
+        }
     }
     print(&text)?;
     Ok(Code::Ok)

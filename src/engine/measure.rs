@@ -7,9 +7,7 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{
-    EngineError, EngineKind, Exit, Program, Request, Selection, Stdio, Window, engine as engine_of,
-};
+use super::{EngineError, EngineKind, Exit, Program, Request, Selection, Stdio, Window, engine as engine_of};
 use crate::tally::Syscall;
 use crate::units::Nanos;
 
@@ -55,14 +53,21 @@ pub fn measure(kind: EngineKind, looper: &Path) -> Result<CallCost, EngineError>
         bare = bare.min(timed(EngineKind::None, looper, calls)?);
         counted = counted.min(timed(kind, looper, calls)?);
     }
-    Ok(CallCost { bare: Nanos(bare.round() as u64), added: Nanos((counted - bare).max(0.0).round() as u64) })
+    Ok(CallCost {
+        bare: Nanos(bare.round() as u64),
+        added: Nanos((counted - bare).max(0.0).round() as u64),
+    })
 }
 
 /// Nanoseconds of one call in a loop of so many.
 fn timed(kind: EngineKind, looper: &Path, calls: u64) -> Result<f64, EngineError> {
     let broken = |what: String| EngineError::Broken { engine: kind, what };
     let program = Program {
-        argv: vec![looper.into(), OsString::from("loop"), OsString::from(calls.to_string())],
+        argv: vec![
+            looper.into(),
+            OsString::from("loop"),
+            OsString::from(calls.to_string()),
+        ],
         env: BTreeMap::new(),
         stdio: Stdio::Piped,
         own_group: true,
@@ -89,6 +94,8 @@ fn timed(kind: EngineKind, looper: &Path, calls: u64) -> Result<f64, EngineError
     let outcome = session.finish(Some(LIMIT))?;
     match (outcome.exits.as_slice(), said.trim().parse::<u64>()) {
         ([Exit::Code(0)], Ok(nanos)) => Ok(nanos as f64 / calls as f64),
-        _ => Err(broken("the loop that is to be timed did not come to its end".to_owned())),
+        _ => Err(broken(
+            "the loop that is to be timed did not come to its end".to_owned(),
+        )),
     }
 }
