@@ -57,7 +57,7 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
     let counting = counting(args.engine)?;
     let interrupt = Interrupt::install().context("cannot handle signals")?;
     let mut server = Server::start(server_choice(&args.server)?, &interrupt).map_err(|error| {
-        let code = if matches!(error, ServerError::Interrupted { .. }) {
+        let code = if matches!(error, ServerError::Interrupted) {
             Code::Incomplete
         } else {
             Code::Failed
@@ -92,24 +92,25 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
 
     let progress = Bar::new(args.output.quiet);
     let mut saved = Ok(());
-    let mut save = file(args.output.output.as_deref()).map(|path| {
-        let saved = &mut saved;
-        move |record: &Record| *saved = wire::save(record, path)
-    });
-    let bench = Bench {
-        rows: &rows,
-        common: &common,
-        settings: &settings,
-        server: &mut server,
-        timing,
-        counting: counting.ok_or_else(|| "--engine none was asked for".to_owned()),
-        interrupt: &interrupt,
-        progress: &progress,
-        last_seen: None,
-        save: save.as_mut().map(|save| save as &mut Save),
+    let record = {
+        let mut save = file(args.output.output.as_deref()).map(|path| {
+            let saved = &mut saved;
+            move |record: &Record| *saved = wire::save(record, path)
+        });
+        Bench {
+            rows: &rows,
+            common: &common,
+            settings: &settings,
+            server: &mut server,
+            timing,
+            counting: counting.ok_or_else(|| "--engine none was asked for".to_owned()),
+            interrupt: &interrupt,
+            progress: &progress,
+            last_seen: None,
+            save: save.as_mut().map(|save| save as &mut Save),
+        }
+        .run()
     };
-    let record = bench.run();
-    drop(save);
     if record
         .server
         .as_ref()

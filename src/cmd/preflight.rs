@@ -253,7 +253,6 @@ fn decide(args: &PreflightArgs) -> Result<(Record, Code), CommandError> {
         limits: readings,
         counters: Counters::default(),
         findings,
-        imports: Vec::new(),
     };
     if let Some(folder) = &args.save_state {
         root.save(folder).context("cannot save what was read")?;

@@ -23,13 +23,12 @@ pub fn run() -> CommandResult {
     let paranoid = Root::live()
         .read("proc/sys/kernel/perf_event_paranoid")
         .unwrap_or_default();
-    match paranoid.trim().parse::<i32>() {
-        Ok(level @ 3..) => writeln!(
+    if let Ok(level @ 3..) = paranoid.trim().parse::<i32>() {
+        writeln!(
             text,
             "kernel.perf_event_paranoid is {level}: users without CAP_PERFMON may not count; 2 would let them \
-             (sudo sysctl kernel.perf_event_paranoid=2)"
-        )?,
-        Ok(_) | Err(_) => {}
+         (sudo sysctl kernel.perf_event_paranoid=2)"
+        )?
     }
     match engine(EngineKind::Perf).availability() {
         Availability::Ready => writeln!(text, "the perf engine is ready")?,

@@ -131,7 +131,7 @@ fn command_line(line: &[u8]) -> Option<bool> {
             || f.starts_with(b"-")
             || matches!(*f, b"sudo" | b"time")
     };
-    if !fields[..at].iter().all(|f| prompt(f)) {
+    if !fields[..at].iter().all(prompt) {
         return None;
     }
     let mut summary = false;

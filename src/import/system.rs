@@ -78,6 +78,21 @@ impl Session {
             || self.error_text(line)
     }
 
+    /// A number beside its words tells on which system the text was made.
+    fn number_is_of(&mut self, number: u64, name: &str) {
+        let Ok(number) = u32::try_from(number) else { return };
+        let linux = i32::try_from(number).is_ok_and(|n| crate::tally::Errno(n).name() == name);
+        let bsd = super::errnos::name_of(super::errnos::System::Bsd, number) == Some(name);
+        let solaris = super::errnos::name_of(super::errnos::System::Solaris, number) == Some(name);
+        let system = match (linux, bsd, solaris) {
+            (true, false, _) => "Linux",
+            (false, true, _) => "a BSD or macOS (on Linux that number is another error)",
+            (false, false, true) => "Solaris",
+            _ => return,
+        };
+        self.set("error_numbers_of", system);
+    }
+
     /// The output of a command that prints a bare value.
     fn answer(&mut self, line: &[u8]) -> bool {
         let command = self.command.clone();
@@ -264,11 +279,11 @@ impl Session {
             return true;
         }
         // systemd: LimitNOFILE=65536
-        if let Some(value) = line.strip_prefix(b"LimitNOFILE=") {
-            if let Some(n) = number::uint(value) {
-                self.set("systemd_nofile", n);
-                return true;
-            }
+        if let Some(value) = line.strip_prefix(b"LimitNOFILE=")
+            && let Some(n) = number::uint(value)
+        {
+            self.set("systemd_nofile", n);
+            return true;
         }
         false
     }
@@ -497,18 +512,59 @@ impl Session {
             ("Connection reset by peer", "ECONNRESET"),
             ("Broken pipe", "EPIPE"),
         ];
-        let Some((_, name)) = texts.iter().find(|(words, _)| text::contains(line, words)) else {
-            return false;
+        let by_words = texts
+            .iter()
+            .find(|(words, _)| text::contains(line, words))
+            .map(|(_, name)| *name);
+        let went_away = text::contains(line, "went away");
+        let number = error_number(line);
+        if let (Some(number), Some(name)) = (number, by_words) {
+            self.number_is_of(number, name);
+        }
+        let name = match (by_words, number) {
+            (Some(name), _) => name.to_owned(),
+            (None, _) if went_away => "WENT_AWAY".to_owned(),
+            // A number without words: Linux's, until something says otherwise.
+            (None, Some(number)) => match i32::try_from(number) {
+                Ok(number) => crate::tally::Errno(number).name().into_owned(),
+                Err(_) => return false,
+            },
+            (None, None) => return false,
         };
         let mut list = match self.values.get("error_texts") {
             Some(Value::Object(list)) => list.clone(),
             Some(_) | None => serde_json::Map::new(),
         };
-        let n = list.get(*name).and_then(Value::as_u64).unwrap_or(0);
-        list.insert((*name).to_owned(), Value::from(n + 1));
+        let n = list.get(&name).and_then(Value::as_u64).unwrap_or(0);
+        if list.len() >= 32 && n == 0 {
+            return true;
+        }
+        list.insert(name, Value::from(n + 1));
         self.set("error_texts", list);
         true
     }
+}
+
+/// The errno in a client's text: `(99)`, `[115]`, `(61: Connection refused)`, `os error 24`, `Error 111`.
+fn error_number(line: &[u8]) -> Option<u64> {
+    let words = [
+        "fail", "error", "Error", "connect", "progress", "refused", "assign",
+    ];
+    if !words.iter().any(|word| text::contains(line, word)) {
+        return None;
+    }
+    for (i, byte) in line.iter().enumerate() {
+        if !matches!(byte, b'(' | b'[') {
+            continue;
+        }
+        let rest = &line[i + 1..];
+        let rest = rest.strip_prefix(b"os error ").unwrap_or(rest);
+        let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+        if (1..=3).contains(&digits) && matches!(rest.get(digits), Some(b')' | b']' | b':')) {
+            return number::uint(&rest[..digits]).filter(|n| (1..=150).contains(n));
+        }
+    }
+    None
 }
 
 fn limit(word: &str) -> Option<Value> {

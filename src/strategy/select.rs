@@ -213,8 +213,10 @@ fn unknown_mode(selector: &str, client: &str, mode: &str, clients: &[Arc<dyn Cli
 /// The name most like `word`, if any is much like it. Jaro-Winkler favours a common beginning, which
 /// suits names that are abbreviated (`redis` for `redis-rs`) as well as mistyped.
 fn nearest(word: &str, names: impl Iterator<Item = String>) -> Option<String> {
+    // Names are in lower case, and whoever shouts means the same.
+    let word = word.to_lowercase();
     names
-        .map(|name| (strsim::jaro_winkler(word, &name), name))
+        .map(|name| (strsim::jaro_winkler(&word, &name), name))
         .filter(|(likeness, _)| *likeness > 0.75)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, name)| name)

@@ -73,28 +73,46 @@ impl Run {
                 command
             }
         };
-        command
-            .args(args)
-            .env("TMPDIR", folder.path().join("tmp"))
-            .env(MARK, &mark)
+        command.args(args);
+        let mut run = Run {
+            command,
+            folder,
+            mark,
+        };
+        run.surround();
+        run
+    }
+
+    fn surround(&mut self) {
+        self.command
+            .env("TMPDIR", self.folder.path().join("tmp"))
+            .env(MARK, &self.mark)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             // So that a signal for the whole group reaches nothing else.
             .process_group(0);
         for name in CLEAN {
-            command.env_remove(name);
-        }
-        Run {
-            command,
-            folder,
-            mark,
+            self.command.env_remove(name);
         }
     }
 
     /// A path in the run's own folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
+    }
+
+    /// Processes of this run that live now, systally itself included: pid and command line.
+    pub(crate) fn family(&self) -> Vec<(i32, String)> {
+        family(&self.mark, self.folder.path())
+    }
+
+    /// Lets other users into the run's folders.
+    pub(crate) fn open_to_all(&self) {
+        use std::os::unix::fs::PermissionsExt;
+        for path in [self.folder.path().to_owned(), self.path("tmp")] {
+            std::fs::set_permissions(path, PermissionsExt::from_mode(0o777)).unwrap();
+        }
     }
 
     pub(crate) fn arg(mut self, arg: impl AsRef<OsStr>) -> Run {
@@ -202,10 +220,8 @@ impl Running {
 
     /// Processes that this run has started and that live now: pid and command line.
     pub(crate) fn family(&self) -> Vec<(i32, String)> {
-        family(&self.run.mark)
-            .into_iter()
-            .filter(|(pid, _)| *pid != self.pid())
-            .collect()
+        let family = self.run.family();
+        family.into_iter().filter(|(pid, _)| *pid != self.pid()).collect()
     }
 
     fn output(&mut self) -> (String, String) {
@@ -221,8 +237,8 @@ impl Running {
                 break status;
             }
             if self.started.elapsed() > HUNG {
-                let family = family(&self.run.mark);
-                kill_all(&self.run.mark);
+                let family = self.run.family();
+                kill_all(&family);
                 let _ = self.child.wait();
                 let (out, err) = self.output();
                 panic!("hung; it had {family:?}\n{out}\n{err}");
@@ -230,8 +246,7 @@ impl Running {
             std::thread::sleep(Duration::from_millis(5));
         };
         let took = self.started.elapsed();
-        let mark = self.run.mark.clone();
-        let left = soon_empty(|| family(&mark));
+        let left = soon_empty(|| self.run.family());
         assert!(left.is_empty(), "{left:?} are left, after {status}");
         let (stdout, stderr) = self.output();
         let tmp = self.run.path("tmp");
@@ -260,7 +275,7 @@ impl Drop for Running {
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
-        kill_all(&self.run.mark);
+        kill_all(&self.run.family());
     }
 }
 
@@ -305,8 +320,9 @@ impl Ended {
     }
 }
 
-/// Processes with this mark in their environment that are not zombies.
-fn family(mark: &str) -> Vec<(i32, String)> {
+/// Processes with this mark in their environment, or at work in this folder, that are not zombies. A
+/// redis-server writes its title over its environment, and stands in its private folder.
+fn family(mark: &str, folder: &Path) -> Vec<(i32, String)> {
     let marked = format!("{MARK}={mark}");
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -318,7 +334,9 @@ fn family(mark: &str) -> Vec<(i32, String)> {
             continue;
         };
         let read = |name: &str| std::fs::read(entry.path().join(name)).unwrap_or_default();
-        if !read("environ").split(|b| *b == 0).any(|v| v == marked.as_bytes()) {
+        let is_marked = read("environ").split(|b| *b == 0).any(|v| v == marked.as_bytes());
+        let is_here = std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(folder));
+        if !is_marked && !is_here {
             continue;
         }
         let command = String::from_utf8_lossy(&read("cmdline")).replace('\0', " ");
@@ -330,9 +348,9 @@ fn family(mark: &str) -> Vec<(i32, String)> {
     found
 }
 
-fn kill_all(mark: &str) {
-    for (pid, _) in family(mark) {
-        let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+fn kill_all(family: &[(i32, String)]) {
+    for (pid, _) in family {
+        let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
     }
 }
 

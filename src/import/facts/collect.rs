@@ -474,6 +474,8 @@ impl Collector {
         } else {
             state.connecting = false;
         }
+        state.refused =
+            call.errno.is_some() && !matches!(call.errno, Some("EINPROGRESS" | "EISCONN" | "EALREADY"));
         state.peer = Some(peer);
         if !datagram {
             state.kind = Kind::Stream;
@@ -536,7 +538,7 @@ impl Collector {
         if state.accepted && !state.data_in && !state.data_out {
             self.facts.accepts.closed_unread += 1;
         }
-        let (Kind::Stream, Some(peer)) = (state.kind, state.peer) else {
+        let (Kind::Stream, Some(peer), false) = (state.kind, state.peer, state.refused) else {
             return;
         };
         if let Some(peer) = self.peer(peer) {
@@ -868,7 +870,7 @@ impl Collector {
             .get(table, fd)
             .is_some_and(|f| matches!(f.kind, Kind::Stream | Kind::Datagram));
         let failed_spin = call.ret.is_some_and(|n| n > 0);
-        if !known && !(failed_spin && call.class == Class::EpollWait) {
+        if !(known || failed_spin && call.class == Class::EpollWait) {
             return;
         }
         let Some(state) = self.tables.of(table, fd) else {
