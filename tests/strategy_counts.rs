@@ -7,9 +7,8 @@
 mod strategy_support;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use strategy_support::{LIMIT, PlainEngine, Redis, request};
+use strategy_support::{LIMIT, PlainEngine, Redis, calls_in_window, request};
 use systally::run::interrupt::Interrupt;
 use systally::strategy::contract::{Op, Stop, Transport};
 use systally::strategy::worker::Workers;
@@ -119,7 +118,7 @@ fn the_window_holds_what_the_client_needs_and_nothing_else() {
             let outcome = workers.round(LIMIT, &Interrupt::never()).unwrap();
             assert_eq!(outcome.dones[0].ops, OPS, "{:?}", outcome.dones[0].errors);
             workers.finish(LIMIT).unwrap();
-            compare(&strategy.name().to_string(), expected, in_window(&log));
+            compare(&strategy.name().to_string(), expected, calls_in_window(&log));
         }
     }
 }
@@ -135,23 +134,4 @@ fn compare(name: &str, expected: &[(&str, f64, f64)], mut counts: BTreeMap<Strin
         counts.remove("fcntl");
     }
     assert!(counts.is_empty(), "{shown}");
-}
-
-/// Calls between the return of the read that brought `go` and the write of the result.
-fn in_window(log: &Path) -> BTreeMap<String, u64> {
-    let log = std::fs::read_to_string(log).unwrap();
-    let begin = log.find("read(0, \"go\\n\"").unwrap();
-    let window = &log[begin..];
-    let end = window.find("write(1, \"{\\\"event\\\":\\\"done\\\"").unwrap();
-    let mut counts = BTreeMap::new();
-    for line in window[..end].lines().skip(1) {
-        let call = line.split_once(' ').map_or("", |(_, call)| call.trim_start());
-        match call.split_once('(') {
-            Some((name, _)) if !name.starts_with(['<', '+', '-']) => {
-                *counts.entry(name.to_owned()).or_default() += 1;
-            }
-            _ => {}
-        }
-    }
-    counts
 }

@@ -249,10 +249,10 @@ fn decide(args: &PreflightArgs) -> Result<(Record, Code), CommandError> {
             .map(|witness| server_info(witness, endpoint.as_ref())),
         plan: args.plan.info(),
         strategies: Vec::new(),
+        imports: Vec::new(),
         limits: readings,
         counters: Counters::default(),
         findings,
-        imports: Vec::new(),
     };
     if let Some(folder) = &args.save_state {
         root.save(folder).context("cannot save what was read")?;

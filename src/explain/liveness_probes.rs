@@ -52,7 +52,12 @@ fn check(row: &Row<'_>) -> Option<Finding> {
     let costs = if asked >= 0.4 {
         format!("{asked:.1} ECHO or PING per operation, each a round trip")
     } else {
-        format!("at least {probes:.1} peeks per operation, a system call each and no round trip")
+        let peeks = if probes < 1.5 {
+            "one peek".to_owned()
+        } else {
+            format!("{probes:.0} peeks")
+        };
+        format!("at least {peeks} per operation, a system call and no round trip")
     };
     let severity = if asked >= 0.4 {
         Severity::Warning
@@ -67,7 +72,11 @@ fn check(row: &Row<'_>) -> Option<Finding> {
             .says(format!(
                 "the client asks before each operation whether its connection lives: {costs}"
             ))
-            .try_next("redis.pconnect.echo_check_liveness=0 in PHP; in pools a check after idle time only"),
+            .try_next(if asked >= 0.4 {
+                "redis.pconnect.echo_check_liveness=0 in PHP; in pools a check after idle time only"
+            } else {
+                "nothing to set: the client always does; in a pipeline one such check serves a whole batch"
+            }),
     )
 }
 

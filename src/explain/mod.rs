@@ -16,6 +16,8 @@ mod connection_per_operation;
 mod ephemeral_ports;
 pub mod evidence;
 mod finding;
+#[cfg(test)]
+mod fixtures;
 mod ledger;
 mod liveness_probes;
 mod maxclients;
@@ -30,6 +32,7 @@ mod socket_perm;
 mod socket_stale;
 mod symptom;
 mod system_file_max;
+mod tcp_accept_queue;
 #[cfg(test)]
 mod testing;
 mod tracer_changed;
@@ -51,6 +54,7 @@ pub const RULES: &[&dyn Rule] = &[
     &socket_stale::SocketStale,
     &socket_perm::SocketPerm,
     &unix_backlog::UnixBacklog,
+    &tcp_accept_queue::TcpAcceptQueue,
     &ephemeral_ports::EphemeralPorts,
     &client_nofile::ClientNofile,
     &system_file_max::SystemFileMax,

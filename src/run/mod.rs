@@ -185,6 +185,13 @@ impl Bench<'_> {
                 .map(|rate| rate as u64)
                 .max(),
             server_pid: self.server.pid(),
+            server: limits::Witness {
+                answered: true,
+                named: self.server.info().settings.clone(),
+                pid: self.server.pid(),
+                ..limits::Witness::default()
+            }
+            .facts(&Root::live()),
             ..load
         }
     }

@@ -3,11 +3,12 @@
 // Each test program uses a part of this.
 #![allow(dead_code)]
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
@@ -265,4 +266,23 @@ impl Drop for Redis {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Calls, by the log of `strace -f -o`, between the return of the read that brought `go` and the write of the result.
+pub(crate) fn calls_in_window(log: &Path) -> BTreeMap<String, u64> {
+    let log = std::fs::read_to_string(log).unwrap();
+    let begin = log.find("read(0, \"go\\n\"").unwrap();
+    let window = &log[begin..];
+    let end = window.find("write(1, \"{\\\"event\\\":\\\"done\\\"").unwrap();
+    let mut counts = BTreeMap::new();
+    for line in window[..end].lines().skip(1) {
+        let call = line.split_once(' ').map_or("", |(_, call)| call.trim_start());
+        match call.split_once('(') {
+            Some((name, _)) if !name.starts_with(['<', '+', '-']) => {
+                *counts.entry(name.to_owned()).or_default() += 1;
+            }
+            _ => {}
+        }
+    }
+    counts
 }
