@@ -264,6 +264,36 @@ fn a_result_that_cannot_be_true_is_none() {
     );
 }
 
+/// Numbers that no machine reaches add up without an accident.
+#[test]
+fn absurd_claims_add_up() {
+    let done = format!(
+        "while :; do echo '{{\"event\":\"done\",\"ops\":{0},\"asked\":{0},\"elapsed_ns\":1,\"errors\":{{}}}}'; read go || exit 0; done",
+        u64::MAX - 1
+    );
+    let run = Run::bench([
+        "--runs",
+        "2",
+        "--warmup",
+        "1",
+        "--duration",
+        "10ms",
+        "-c",
+        "2",
+        "--engine",
+        "none",
+    ]);
+    let path = run.path("record.json");
+    let ended = run
+        .arg("-o")
+        .arg(&path)
+        .args(["--", "sh", "-c", &format!("{READY} {done}")])
+        .end();
+    ended.code(5);
+    let record = ended.saved(&path);
+    row_is(&record, "sh/persistent/tcp", Status::Unverified);
+}
+
 #[test]
 fn a_claim_without_work_is_unverified() {
     let done = r#"echo '{"event":"done","ops":10,"asked":10,"elapsed_ns":1,"errors":{}}'; read exit"#;

@@ -12,7 +12,7 @@ const DOCS: &[Doc] = &[Doc {
     means: "The server refuses commands without the right user and password, or this user may not run them.",
     measured: "A reply that begins with NOAUTH, WRONGPASS or NOPERM, in the client's words.",
     wrong_when: "The client puts the words of another error in its message.",
-    todo: "Give the password with -a (or in the URI, or by SYSTALLY_AUTH), and the user with --user; for NOPERM \
+    todo: "Give the password with -a (or in the URI, or by REDISCLI_AUTH), and the user with --user; for NOPERM \
            look at ACL GETUSER.",
 }];
 

@@ -48,14 +48,15 @@ impl Rule for Maxclients {
 fn check(row: &Row<'_>) -> Option<Finding> {
     let rejected = row.result.server_view.known().map_or(0, |view| view.rejected);
     let said = row.symptoms().remove(&Symptom::MaxClients);
-    // The counter of the whole run speaks for a row only when there is no other.
+    // The counter of the whole run speaks for a row when there is no other, and for one that says itself
+    // that it was turned away: rejections before its first round are not in its own view.
     let of_run = match row.record.strategies.len() {
-        1 => row
+        2.. if said.is_none() || rejected > 0 => 0,
+        _ => row
             .record
             .counters
             .grew("redis.rejected_connections")
             .unwrap_or(0),
-        _ => 0,
     };
     let rejected = rejected.max(of_run);
     if rejected == 0 && said.is_none() {

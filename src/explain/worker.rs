@@ -13,7 +13,7 @@ const DOCS: &[Doc] = &[
         means: "A client program ended before its work was done.",
         measured: "Its exit status or signal, and the end of what it wrote to standard error.",
         wrong_when: "The program was ended from outside (a user, a service manager).",
-        todo: "Run the program by hand with the SYSTALLY_SPEC shown by --verbose and read its error.",
+        todo: "Run the program by hand as tracing-scripts/README.md shows and read its error.",
     },
     Doc {
         code: "WORKER_HUNG",

@@ -9,6 +9,7 @@ use crate::strategy::contract::Done;
 use crate::units::{Measured, Ops};
 
 use super::state::{RowState, merged};
+use super::timed::Broken;
 use super::{Bench, Frame, RoundLength};
 
 /// Batches of a counted pass when nobody says how much to do.
@@ -47,6 +48,9 @@ impl Bench<'_> {
     }
 
     fn count_row(&mut self, i: usize, state: &mut RowState, engine: &dyn Engine) {
+        if let Some(failure) = self.gone(i, true) {
+            return state.fail(failure);
+        }
         let row = &self.rows[i];
         let ops = self.counted_ops(row);
         let request = Request {
@@ -68,13 +72,19 @@ impl Bench<'_> {
             }
             Err(error) => return self.fail(i, state, error, true),
         };
-        let (round, view) = self.witnessed(&mut workers, self.round_limit(RoundLength::Ops(ops)));
-        let ended = round.and_then(|round| Ok((round, workers.finish(GOODBYE)?)));
-        match ended {
-            Ok((round, outcome)) => {
-                state.add_counted(row, engine, &round.dones, outcome, view);
+        let limit = self.round_limit(RoundLength::Ops(ops));
+        let (round, view) = match self.witnessed(i, &mut workers, limit, true) {
+            Ok(witnessed) => witnessed,
+            Err(Broken::Workers(error)) => return self.fail(i, state, error, true),
+            Err(Broken::Server(failure)) => return state.fail(*failure),
+        };
+        match workers.finish(GOODBYE) {
+            Ok(outcome) => {
+                state.add_counted(row, engine, &round.outcome.dones, outcome, view);
                 self.settle(i, state);
-                self.note_failed_operations(i, state, true);
+                if let Some(failure) = round.trouble {
+                    state.trouble(failure);
+                }
             }
             Err(error) => self.fail(i, state, error, true),
         }
@@ -99,13 +109,12 @@ pub(super) fn counted(
     dones: &[Done],
     outcome: Outcome,
     untraced: Option<f64>,
-) -> (Measured<Counted>, Ops, u64) {
+) -> Measured<Counted> {
     let (ops, errors, elapsed) = merged(dones);
-    let failed: u64 = errors.values().sum();
     let capabilities = engine.capabilities();
     let tallies = match outcome.tallies {
         Measured::Known(tallies) => tallies,
-        Measured::NotMeasured(why) => return (Measured::NotMeasured(why), ops, failed),
+        Measured::NotMeasured(why) => return Measured::NotMeasured(why),
     };
     let window = &tallies.run_loop;
     let per_op = |count: u64| Measured::from_option(ops.per_op(count), "no operation was completed");
@@ -119,10 +128,9 @@ pub(super) fn counted(
             ))
         }
     };
-    let batches = Ops(dones
-        .iter()
-        .map(|d| d.asked.div_ceil(u64::from(row.batch.max(1))))
-        .sum());
+    let batches = Ops(dones.iter().fold(0u64, |sum, done| {
+        sum.saturating_add(done.asked.div_ceil(u64::from(row.batch.max(1))))
+    }));
     let traced = ops.per_second(elapsed);
     let slowdown = match (untraced, traced) {
         (Some(untraced), Some(traced)) if traced > 0.0 => Measured::Known(untraced / traced),
@@ -146,7 +154,7 @@ pub(super) fn counted(
         cpu: outcome.cpu.map(|cpu| (cpu.user, cpu.system)),
         notes: outcome.notes,
     };
-    (Measured::Known(counted), ops, failed)
+    Measured::Known(counted)
 }
 
 /// Adds a view of the server to the sum of a row.

@@ -5,7 +5,7 @@ use crate::engine::EngineError;
 use crate::explain::{Symptom, evidence};
 use crate::proc::Root;
 use crate::record::{Failure, FailureKind, Stage};
-use crate::server::{Health, Server};
+use crate::server::{Health, Server, ServerError};
 use crate::strategy::contract::Endpoint;
 use crate::strategy::worker::{Fault, Phase, Problem, WorkerError};
 use crate::units::escape;
@@ -38,45 +38,127 @@ pub(super) fn of_workers(
         Some(Problem::Ended { exit }) => (String::new(), exit.map(|exit| exit.to_string())),
         _ => (String::new(), None),
     };
+    let stderr = fault.map(|f| f.stderr.as_str()).unwrap_or_default();
     let mut failure = Failure {
         stage,
         kind: kind(error, fault),
         class,
-        errno: Symptom::of(&message).errno().map(str::to_owned),
+        errno: errno(&message, stderr).map(str::to_owned),
         message,
         pid: fault.map(|f| f.pid),
         exit,
-        stderr_tail: fault.map(|f| escape(&f.stderr, TEXT)).unwrap_or_default(),
+        stderr_tail: escape(stderr, TEXT),
         endpoint: escape(&endpoint.to_string(), TEXT),
         facts: Default::default(),
     };
-    read_the_moment(&mut failure, endpoint, server);
+    let health = server.describe_alive();
+    read_the_moment(&mut failure, endpoint, server, None, health);
     failure
 }
 
-/// Operations failed although the workers went on: the client's most frequent words.
-pub(super) fn of_operations(text: &str, counted: bool, endpoint: &Endpoint, server: &mut Server) -> Failure {
+/// Operations failed although the workers went on: the client's most frequent words, and the worker that
+/// said them.
+pub(super) fn of_operations(
+    text: &str,
+    worker: Option<i32>,
+    counted: bool,
+    endpoint: &Endpoint,
+    server: &mut Server,
+) -> Failure {
     let (class, message) = text.split_once(':').unwrap_or(("", text));
     let mut failure = Failure {
         stage: if counted { Stage::Counted } else { Stage::Round },
         kind: FailureKind::Said,
         class: class.to_owned(),
-        message: message.to_owned(),
         errno: Symptom::of(message).errno().map(str::to_owned),
+        ..nothing(message, endpoint)
+    };
+    let health = server.describe_alive();
+    read_the_moment(&mut failure, endpoint, server, worker, health);
+    failure
+}
+
+/// The server did not answer systally itself when a row was to begin.
+pub(super) fn of_server(
+    error: &ServerError,
+    counted: bool,
+    endpoint: &Endpoint,
+    server: &mut Server,
+) -> Failure {
+    let health = server.describe_alive();
+    of_silence(&error.to_string(), health, counted, endpoint, server)
+}
+
+/// As [`of_server`], when only its health is known.
+pub(super) fn of_health(health: Health, counted: bool, endpoint: &Endpoint, server: &mut Server) -> Failure {
+    let text = format!("the server is gone: {health}");
+    of_silence(&text, health, counted, endpoint, server)
+}
+
+fn of_silence(
+    text: &str,
+    health: Health,
+    counted: bool,
+    endpoint: &Endpoint,
+    server: &mut Server,
+) -> Failure {
+    let mut failure = Failure {
+        stage: if counted { Stage::Counted } else { Stage::Round },
+        ..nothing(text, endpoint)
+    };
+    read_the_moment(&mut failure, endpoint, server, None, health);
+    failure
+}
+
+fn nothing(message: &str, endpoint: &Endpoint) -> Failure {
+    Failure {
+        stage: Stage::Round,
+        kind: FailureKind::ServerUnreachable,
+        class: String::new(),
+        errno: None,
+        message: escape(message, TEXT),
         pid: None,
         exit: None,
         stderr_tail: String::new(),
         endpoint: escape(&endpoint.to_string(), TEXT),
         facts: Default::default(),
-    };
-    read_the_moment(&mut failure, endpoint, server);
-    failure
+    }
+}
+
+/// Whether there is no server any more to run anything against.
+pub(super) fn is_loss(failure: &Failure) -> bool {
+    matches!(
+        failure.kind,
+        FailureKind::ServerDied | FailureKind::ServerUnreachable
+    )
+}
+
+/// The errno in a worker's words. A runtime that could open no file says so on standard error and dies
+/// without a word of its own; other errnos there are as often remarks.
+fn errno(message: &str, stderr: &str) -> Option<&'static str> {
+    let said = Symptom::of(message).errno();
+    said.or_else(
+        || match stderr.lines().map(Symptom::of).find(|s| is_shortage(*s)) {
+            Some(shortage) => shortage.errno(),
+            None => None,
+        },
+    )
+}
+
+fn is_shortage(symptom: Symptom) -> bool {
+    matches!(symptom, Symptom::TooManyFiles | Symptom::SystemTooManyFiles)
 }
 
 /// Adds what the machine says now, and says so when it is the server that died.
-fn read_the_moment(failure: &mut Failure, endpoint: &Endpoint, server: &mut Server) {
-    failure.facts = evidence::collect(&Root::live(), endpoint, None, server.pid());
-    match server.describe_alive() {
+fn read_the_moment(
+    failure: &mut Failure,
+    endpoint: &Endpoint,
+    server: &Server,
+    worker: Option<i32>,
+    health: Health,
+) {
+    failure.facts = evidence::collect(&Root::live(), endpoint, worker, server.pid());
+    match health {
         Health::Running => {}
         Health::Silent(_) => failure.kind = FailureKind::ServerUnreachable,
         ended @ Health::Ended { .. } => {

@@ -33,6 +33,8 @@ pub(super) struct RowState {
     /// Operations claimed and failed over everything the server's view covers.
     claimed: Ops,
     unsure: u64,
+    /// What the client said of those that failed.
+    errors: BTreeMap<String, u64>,
     view: Option<Measured<ServerView>>,
     /// Commands of this row that the server got after the client had claimed them.
     late: u64,
@@ -53,6 +55,7 @@ impl RowState {
             latency: LatencyBuilder::new(row.batch > 1),
             claimed: Ops(0),
             unsure: 0,
+            errors: BTreeMap::new(),
             view: None,
             late: 0,
         }
@@ -88,24 +91,15 @@ impl RowState {
         self.failure = Some(failure);
     }
 
-    /// The client's words for failed operations when nobody has looked into them yet.
-    pub(super) fn new_trouble(&self) -> Option<String> {
-        if self.failure.is_some() {
-            None
-        } else {
-            self.first_error().map(|(text, _)| text)
-        }
-    }
-
-    /// Keeps what was read when operations failed; the row goes on.
+    /// Keeps what was read when operations failed for the first time; the row goes on.
     pub(super) fn trouble(&mut self, failure: Failure) {
-        self.failure = Some(failure);
+        self.failure.get_or_insert(failure);
     }
 
     /// Adds a round; a warm-up round only counts for the ledger.
     pub(super) fn add_round(&mut self, outcome: &RoundOutcome, view: Measured<ServerView>, kept: bool) {
         let (ops, errors, elapsed) = merged(&outcome.dones);
-        self.claim(ops, errors.values().sum(), &view);
+        self.claim(ops, &errors, &view);
         if !kept {
             return;
         }
@@ -114,7 +108,10 @@ impl RowState {
                 self.latency.add_all(&latency.hist);
             }
         }
-        let asked = Ops(outcome.dones.iter().map(|d| d.asked).sum());
+        let asked = Ops(outcome
+            .dones
+            .iter()
+            .fold(0, |sum, done| sum.saturating_add(done.asked)));
         self.rounds.push(Round {
             ops,
             asked,
@@ -133,8 +130,9 @@ impl RowState {
         outcome: Outcome,
         view: Measured<ServerView>,
     ) {
-        let (counted, ops, failed) = counted::counted(row, engine, dones, outcome, self.median());
-        self.claim(ops, failed, &view);
+        let (ops, errors, _) = merged(dones);
+        let counted = counted::counted(row, engine, dones, outcome, self.median());
+        self.claim(ops, &errors, &view);
         self.counted = counted;
     }
 
@@ -153,9 +151,14 @@ impl RowState {
         self.late += commands;
     }
 
-    fn claim(&mut self, ops: Ops, failed: u64, view: &Measured<ServerView>) {
-        self.claimed.0 += ops.0;
-        self.unsure += failed;
+    fn claim(&mut self, ops: Ops, errors: &BTreeMap<String, u64>, view: &Measured<ServerView>) {
+        // Saturating, here and below: a worker may claim whatever it likes.
+        self.claimed.0 = self.claimed.0.saturating_add(ops.0);
+        for (text, n) in errors {
+            self.unsure = self.unsure.saturating_add(*n);
+            let sum = self.errors.entry(text.clone()).or_default();
+            *sum = sum.saturating_add(*n);
+        }
         match &mut self.view {
             None => self.view = Some(view.clone()),
             Some(sum) => counted::add_view(sum, view),
@@ -259,24 +262,16 @@ impl RowState {
         }
     }
 
-    /// The most frequent error of the client over all rounds, in its words.
-    fn first_error(&self) -> Option<(String, u64)> {
-        let mut sum: BTreeMap<&str, u64> = BTreeMap::new();
-        let counted = self.counted.known().map(|c| &c.client_errors);
-        for errors in self.rounds.iter().map(|r| &r.errors).chain(counted) {
-            for (text, n) in errors {
-                *sum.entry(text).or_default() += n;
-            }
-        }
-        sum.into_iter()
-            .max_by_key(|(_, n)| *n)
-            .map(|(text, n)| (text.to_owned(), n))
-    }
-
     fn error_line(&self) -> Option<String> {
-        let (text, n) = self.first_error()?;
+        let (text, n) = most_frequent(&self.errors)?;
         Some(format!("{} operations failed: {text}", Grouped(n)))
     }
+}
+
+/// The error that most operations failed with.
+pub(super) fn most_frequent(errors: &BTreeMap<String, u64>) -> Option<(&str, u64)> {
+    let (text, n) = errors.iter().max_by_key(|(_, n)| **n)?;
+    Some((text, *n))
 }
 
 /// Operations per second of each round; a round that completed none has a rate of 0, one without any
@@ -290,10 +285,11 @@ pub(super) fn merged(dones: &[Done]) -> (Ops, BTreeMap<String, u64>, Nanos) {
     let mut errors = BTreeMap::new();
     for done in dones {
         for (text, n) in &done.errors {
-            *errors.entry(escape(text, ERROR_TEXT)).or_default() += n;
+            let sum: &mut u64 = errors.entry(escape(text, ERROR_TEXT)).or_default();
+            *sum = sum.saturating_add(*n);
         }
     }
-    let ops = Ops(dones.iter().map(|d| d.ops).sum());
+    let ops = Ops(dones.iter().fold(0, |sum, done| sum.saturating_add(done.ops)));
     let elapsed = dones.iter().map(|d| d.elapsed_ns).max().unwrap_or_default();
     (ops, errors, elapsed)
 }

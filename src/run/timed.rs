@@ -4,11 +4,12 @@ use std::time::{Duration, Instant};
 
 use crate::engine::{Request, Selection, Window};
 use crate::plan::order::balanced;
-use crate::record::ServerView;
+use crate::record::{Failure, ServerView};
+use crate::server::Health;
 use crate::strategy::worker::{RoundOutcome, WorkerError};
 use crate::units::Measured;
 
-use super::state::RowState;
+use super::state::{RowState, merged, most_frequent};
 use super::{Bench, Frame, WARM_WORKERS, Workers, failure};
 
 /// How long ended workers are given to go away.
@@ -28,6 +29,21 @@ fn request() -> Request {
     }
 }
 
+/// A round that was run to its end.
+pub(super) struct Played {
+    pub(super) outcome: RoundOutcome,
+    /// What was read when operations failed in it.
+    pub(super) trouble: Option<Failure>,
+}
+
+/// Why a round was not run to its end.
+pub(super) enum Broken {
+    /// The workers failed.
+    Workers(WorkerError),
+    /// The server is gone.
+    Server(Box<Failure>),
+}
+
 impl Bench<'_> {
     /// Warm-up and timed rounds over all live rows. The record is saved after every round, so that an
     /// interrupted run keeps the rounds it had.
@@ -43,6 +59,10 @@ impl Bench<'_> {
         let mut warm: Vec<Option<Workers>> = self.rows.iter().map(|_| None).collect();
         let rounds = self.settings.warmup + self.settings.runs;
         for (round, order) in balanced(self.rows.len(), rounds as usize).into_iter().enumerate() {
+            // With everybody out, rounds without work would still ask a server that may be gone.
+            if !states.iter().any(RowState::is_live) {
+                break;
+            }
             let kept = round >= self.settings.warmup as usize;
             for i in order {
                 if self.interrupt.requested() {
@@ -69,14 +89,37 @@ impl Bench<'_> {
         }
     }
 
+    /// Why nothing may be run against the server any more; `None` while it lives.
+    pub(super) fn gone(&mut self, i: usize, counted: bool) -> Option<Failure> {
+        let endpoint = self.servers(&self.rows[i]).into_iter().next()?;
+        match self.server.describe_alive() {
+            Health::Running => None,
+            health @ (Health::Ended { .. } | Health::Silent(_)) => {
+                Some(failure::of_health(health, counted, &endpoint, self.server))
+            }
+        }
+    }
+
     /// One round of the workers, with what the server saw between its first `go` and its last result.
+    ///
+    /// A round in which the server went away is none: what the client did before that says nothing of its
+    /// speed.
     pub(super) fn witnessed(
         &mut self,
+        i: usize,
         workers: &mut Workers,
         limit: Duration,
-    ) -> (Result<RoundOutcome, WorkerError>, Measured<ServerView>) {
-        let before = self.server.snapshot();
-        let outcome = workers.round(limit, self.interrupt);
+        counted: bool,
+    ) -> Result<(Played, Measured<ServerView>), Broken> {
+        let endpoint = self.servers(&self.rows[i]).into_iter().next();
+        let before = match (self.server.snapshot(), &endpoint) {
+            (Err(error), Some(endpoint)) => {
+                let failure = failure::of_server(&error, counted, endpoint, self.server);
+                return Err(Broken::Server(Box::new(failure)));
+            }
+            (before, _) => before,
+        };
+        let outcome = workers.round(limit, self.interrupt).map_err(Broken::Workers)?;
         let after = self.server.snapshot();
         let view = match (before, &after) {
             (Ok(before), Ok(after)) => after.since(&before),
@@ -84,7 +127,17 @@ impl Bench<'_> {
             (_, Err(error)) => Measured::NotMeasured(error.to_string()),
         };
         self.last_seen = after.ok();
-        (outcome, view)
+        let trouble = endpoint.and_then(|endpoint| {
+            let (_, errors, _) = merged(&outcome.dones);
+            let (text, _) = most_frequent(&errors)?;
+            let worker = outcome.dones.iter().position(|done| !done.errors.is_empty());
+            let pid = worker.and_then(|worker| workers.pid(worker));
+            Some(failure::of_operations(text, pid, counted, &endpoint, self.server))
+        });
+        match trouble {
+            Some(failure) if failure::is_loss(&failure) => Err(Broken::Server(Box::new(failure))),
+            trouble => Ok((Played { outcome, trouble }, view)),
+        }
     }
 
     /// Waits until the server is quiet when a row claims more than was served: what its client still
@@ -122,15 +175,6 @@ impl Bench<'_> {
         }
     }
 
-    /// Reads the machine when operations of a row have failed for the first time.
-    pub(super) fn note_failed_operations(&mut self, i: usize, state: &mut RowState, counted: bool) {
-        let Some(text) = state.new_trouble() else { return };
-        if let Some(endpoint) = self.servers(&self.rows[i]).first() {
-            let failure = failure::of_operations(&text, counted, endpoint, self.server);
-            state.trouble(failure);
-        }
-    }
-
     /// One round of one row. Returns its workers when they can serve another round.
     fn one_round(
         &mut self,
@@ -142,6 +186,12 @@ impl Bench<'_> {
     ) -> Option<Workers> {
         let row = &self.rows[i];
         let length = self.settings.length;
+        if workers.is_none()
+            && let Some(failure) = self.gone(i, false)
+        {
+            state.fail(failure);
+            return None;
+        }
         let started = match workers {
             Some(workers) => Ok(workers),
             None => self
@@ -159,22 +209,21 @@ impl Bench<'_> {
                 return None;
             }
         };
-        let (outcome, view) = self.witnessed(&mut workers, self.round_limit(length));
-        match outcome {
-            Ok(outcome) => {
-                state.add_round(&outcome, view, kept);
+        match self.witnessed(i, &mut workers, self.round_limit(length), false) {
+            Ok((round, view)) => {
+                state.add_round(&round.outcome, view, kept);
                 self.settle(i, state);
-                self.note_failed_operations(i, state, false);
+                if let Some(failure) = round.trouble {
+                    state.trouble(failure);
+                }
                 if keep_warm {
                     return Some(workers);
                 }
                 let _ = workers.finish(GOODBYE);
-                None
             }
-            Err(error) => {
-                self.fail(i, state, error, false);
-                None
-            }
+            Err(Broken::Workers(error)) => self.fail(i, state, error, false),
+            Err(Broken::Server(failure)) => state.fail(*failure),
         }
+        None
     }
 }

@@ -82,6 +82,9 @@ pub(super) struct Control {
     link: Link,
     parser: redis::Parser,
     own: OwnWork,
+    /// Whether a reply is outstanding that nobody waits for any more: the next one read would be taken for
+    /// the answer to another command.
+    out_of_step: bool,
 }
 
 impl Control {
@@ -92,6 +95,7 @@ impl Control {
             endpoint: endpoint.clone(),
             link: Link::connect(endpoint)?,
             parser: redis::Parser::new(),
+            out_of_step: false,
             own: OwnWork {
                 connections: 1,
                 ..OwnWork::default()
@@ -145,18 +149,27 @@ impl Control {
     /// Sends one command and reads its reply. Replies that are errors come back as [`Trouble`].
     ///
     /// An idle connection may have been closed by the server's `timeout`; so one that is found closed is
-    /// opened once more. Every command used here may be sent twice without harm.
+    /// opened once more, and one whose last reply was not waited for is opened anew. Every command used here
+    /// may be sent twice without harm.
     pub(super) fn ask(&mut self, own: Own, args: &[&[u8]]) -> Result<Value, Trouble> {
+        if self.out_of_step {
+            self.open_again()?;
+        }
         match self.call(own, args) {
             Err(Trouble::Closed) => {
-                self.link = Link::connect(&self.endpoint)?;
-                self.parser = redis::Parser::new();
-                self.own.connections += 1;
-                self.greet()?;
+                self.open_again()?;
                 self.call(own, args)
             }
             other => other,
         }
+    }
+
+    fn open_again(&mut self) -> Result<(), Trouble> {
+        self.link = Link::connect(&self.endpoint)?;
+        self.parser = redis::Parser::new();
+        self.out_of_step = false;
+        self.own.connections += 1;
+        self.greet()
     }
 
     /// What was done so far, the last command included.
@@ -186,6 +199,7 @@ impl Control {
         // the write finds it closed.
         let sent = self.link.send(&command.get_packed_command());
         if let Err(trouble @ Trouble::TimedOut(..)) = sent {
+            self.out_of_step = true;
             return Err(trouble);
         }
         let mut incoming = Incoming::new(&mut self.link);
@@ -203,7 +217,10 @@ impl Control {
                 *self.own.calls.entry(own.stat).or_default() += 1;
                 return Ok(value);
             }
-            Err(error) => incoming.explain(&error),
+            Err(error) => {
+                self.out_of_step = true;
+                incoming.explain(&error)
+            }
         };
         Err(match (sent, trouble) {
             (Err(sent), Trouble::Closed) => sent,

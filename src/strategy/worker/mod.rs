@@ -97,6 +97,11 @@ impl Workers {
         Ok(workers)
     }
 
+    /// The process id of a worker, by its number.
+    pub fn pid(&self, worker: usize) -> Option<i32> {
+        self.channels.get(worker).map(|channel| channel.pid)
+    }
+
     /// Waits, `limit` at most, until every worker has said `ready`.
     ///
     /// # Errors
