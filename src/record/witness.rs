@@ -123,7 +123,10 @@ mod tests {
     use crate::record::{PhaseCounts, Phases};
     use crate::units::{Nanos, Ops};
 
-    fn counted(engine: &str, calls: &[(&str, u64, &[(&str, u64)])]) -> Counted {
+    /// Name, calls and errors of each call.
+    type Calls<'a> = [(&'a str, u64, &'a [(&'a str, u64)])];
+
+    fn counted(engine: &str, calls: &Calls<'_>) -> Counted {
         let not_measured = || Measured::NotMeasured("not here".to_owned());
         let syscalls = calls.iter().map(|(name, calls, errors)| {
             let call = CallCounts {
