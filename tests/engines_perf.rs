@@ -1,5 +1,7 @@
 //! The perf engine against guests whose calls are known to the number.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
 mod engines_support;
 
 use std::collections::BTreeMap;

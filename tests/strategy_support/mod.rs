@@ -1,7 +1,7 @@
 //! What the tests of strategies share: an engine that only runs programs, and a private Redis server.
 
 // Each test program uses a part of this.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used, clippy::print_stdout)]
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
