@@ -225,23 +225,19 @@ fn busy_server(running: &Running) -> Pid {
         }
         std::thread::sleep(Duration::from_millis(10));
     };
-    // Its CPU time tells: a server that only waits uses none.
-    let ticks = || {
-        let stat = std::fs::read_to_string(format!("/proc/{server}/stat")).unwrap_or_default();
-        let fields: Vec<u64> = stat
-            .rsplit_once(')')
-            .map(|(_, rest)| {
-                rest.split_whitespace()
-                    .filter_map(|field| field.parse().ok())
-                    .collect()
-            })
-            .unwrap_or_default();
-        // utime and stime, the letter of the state left out.
-        fields.get(10).copied().unwrap_or(0) + fields.get(11).copied().unwrap_or(0)
+    // It goes to sleep after each command that it has answered, and ten times a second by itself.
+    let sleeps = || {
+        let status = std::fs::read_to_string(format!("/proc/{server}/status")).unwrap_or_default();
+        let count = status
+            .lines()
+            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        count
+            .and_then(|count| count.trim().parse::<u64>().ok())
+            .unwrap_or(0)
     };
     let limit = std::time::Instant::now() + bench_support::HUNG;
-    let before = ticks();
-    while ticks() < before + 10 {
+    let before = sleeps();
+    while sleeps() < before + 100 {
         assert!(std::time::Instant::now() < limit, "the server never worked");
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -432,7 +428,9 @@ fn a_password_that_is_set_or_changed_in_mid_run() {
         for name in names.iter().filter(|name| name.contains("/connect/")) {
             let finding = failed_or_lossy(&record, name, "AUTH");
             let said = finding.evidence["server_says"].as_str().unwrap();
-            assert!(said.contains(words), "{name}: {said}");
+            // redis-rs has words of its own for it.
+            let refused = said.contains(words) || said.contains("AuthenticationFailed");
+            assert!(refused, "{name}: {said}");
         }
         assert!(
             !ended.all().contains("0ld") && !ended.all().contains("n3w"),
@@ -665,9 +663,11 @@ fn clients_whose_descriptors_run_out() {
     let mut limited = 0;
     for (pid, command) in gated.running.family() {
         if command.starts_with("php ") || command.contains("worker redis-rs") {
-            // What it has open is all that it may have.
-            let open = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
-            let limit = format!("--nofile={open}:{open}");
+            // The next one to open would be this one.
+            let next = (0..)
+                .find(|fd| !Path::new(&format!("/proc/{pid}/fd/{fd}")).exists())
+                .unwrap();
+            let limit = format!("--nofile={next}:{next}");
             limited += u32::from(have("prlimit", &["--pid", &pid.to_string(), &limit], "limits"));
         }
     }

@@ -53,8 +53,11 @@ fn check(row: &Row<'_>) -> Option<Finding> {
         .iter()
         .any(|reading| reading.id == "client_nofile" && reading.verdict == Verdict::Fail);
     let seen = row.met(Symptom::TooManyFiles, OPENERS).or_else(|| {
-        let silent = row.symptoms().remove(&Symptom::WentAway);
-        silent.filter(|_| at_limit || too_small)
+        let mut symptoms = row.symptoms();
+        let silent = symptoms.remove(&Symptom::WentAway);
+        // With no descriptor left, a failure without words (predis) or a plain `false` is that.
+        let wordless = symptoms.remove(&Symptom::Other).filter(|_| at_limit);
+        silent.filter(|_| at_limit || too_small).or(wordless)
     })?;
     let limit = soft.map_or_else(|| "its limit".to_owned(), |soft| format!("its limit of {soft}"));
     let hard = row.number(Fact::NofileHard);

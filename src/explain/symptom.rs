@@ -66,6 +66,7 @@ const TEXTS: &[(&str, Symptom)] = &[
     ("wrongpass", Symptom::WrongPassword),
     ("invalid password", Symptom::WrongPassword),
     ("invalid username-password", Symptom::WrongPassword),
+    ("authentication failed", Symptom::WrongPassword),
     ("without any password configured", Symptom::WrongPassword),
     ("noperm", Symptom::NoPermission),
     ("protected mode", Symptom::ProtectedMode),
