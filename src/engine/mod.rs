@@ -144,6 +144,19 @@ pub enum Selection {
     Except(Vec<crate::tally::Syscall>),
 }
 
+impl Selection {
+    /// Whether calls of that name are counted, whatever the ABI.
+    pub fn contains_all(&self, name: &str) -> bool {
+        use crate::tally::Syscall;
+        let mut calls = Syscall::all_by_name(name).into_iter();
+        match self {
+            Selection::All => true,
+            Selection::Only(chosen) => calls.all(|call| chosen.contains(&call)),
+            Selection::Except(left_out) => !calls.any(|call| left_out.contains(&call)),
+        }
+    }
+}
+
 /// What to count and how: everything an engine needs beside the programs.
 #[derive(Debug, Clone)]
 pub struct Request {
