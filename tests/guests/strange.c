@@ -1,5 +1,6 @@
 // Things that trip tracers. Each part exits with 0 when the program saw what it would see untraced.
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -77,14 +78,18 @@ static void *read_for_ever(void *pipe_end) {
     return NULL;
 }
 
-// Waits until n of this process's threads are inside a call (state S or stopped by the tracer in it).
+// Waits until n of this process's other threads are inside a call, or stopped by a tracer at its entry.
 static void wait_for_threads_in(long number, int n) {
     for (;;) {
         int found = 0;
-        for (pid_t tid = getpid() + 1; tid < getpid() + 64; tid++) {
-            char path[96], line[256];
+        DIR *tasks = opendir("/proc/self/task");
+        CHECK(tasks);
+        for (struct dirent *task; (task = readdir(tasks));) {
+            char path[300], line[256];
             long now = -1;
-            snprintf(path, sizeof path, "/proc/self/task/%d/syscall", tid);
+            if (task->d_name[0] == '.' || atoi(task->d_name) == getpid())
+                continue;
+            snprintf(path, sizeof path, "/proc/self/task/%s/syscall", task->d_name);
             FILE *file = fopen(path, "r");
             if (!file)
                 continue;
@@ -93,6 +98,7 @@ static void wait_for_threads_in(long number, int n) {
             fclose(file);
             found += now == number;
         }
+        closedir(tasks);
         if (found >= n)
             return;
         usleep(2000);
