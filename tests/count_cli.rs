@@ -1,5 +1,7 @@
 //! `systally count` from outside: what it prints where, how it ends, and what it leaves behind.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
 mod common;
 #[path = "common/counting.rs"]
 mod counting;

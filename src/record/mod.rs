@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::explain::Finding;
 use crate::import::Imported;
-use crate::units::{Measured, Nanos, Ops};
+use crate::units::{Measured, Nanos, Ops, total};
 
 pub use failure::{Failure, FailureKind, Stage};
 pub use latency::Latency;
@@ -242,7 +242,11 @@ pub struct ServerView {
 impl ServerView {
     /// How many of the named commands it served.
     pub fn served(&self, commands: &[&str]) -> u64 {
-        commands.iter().filter_map(|name| self.commands.get(*name)).sum()
+        total(
+            commands
+                .iter()
+                .filter_map(|name| self.commands.get(*name).copied()),
+        )
     }
 
     /// Adds another span.
