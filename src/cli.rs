@@ -49,12 +49,17 @@ pub enum Command {
     List(ListArgs),
     /// Print the JSON Schema of the record that `-o` writes
     Schema,
+    /// Once, as root: keep what the perf engine needs for counting without rights
+    Setup,
     /// A client worker in Rust; systally starts these itself
     #[command(hide = true)]
     Worker(WorkerArgs),
     /// The built-in RESP server; systally starts it itself
     #[command(hide = true)]
     Responder(ResponderArgs),
+    /// A loop of one system call; systally starts it itself to measure what engines cost
+    #[command(hide = true)]
+    Loop(LoopArgs),
 }
 
 /// Which engine counts.
@@ -64,6 +69,10 @@ pub enum EngineChoice {
     Auto,
     /// Native ptrace: every call, errno and time, no rights needed
     Ptrace,
+    /// The kernel counts every call by BPF programs; needs CAP_BPF and CAP_PERFMON
+    Bpf,
+    /// The kernel counts a few chosen calls, mostly without rights (see `systally setup`)
+    Perf,
     /// Do not count, only time
     None,
 }
@@ -324,6 +333,10 @@ pub struct ListArgs {
     #[arg(value_enum)]
     pub what: Option<ListWhat>,
 
+    /// Measure what a counted call costs under each engine on this machine now
+    #[arg(long)]
+    pub measure: bool,
+
     /// A file of more script clients (see tracing-scripts/README.md)
     #[arg(long, value_name = "FILE", env = "SYSTALLY_CLIENTS")]
     pub clients_file: Option<PathBuf>,
@@ -361,6 +374,13 @@ pub struct ResponderArgs {
     /// Connections at most
     #[arg(long)]
     pub maxclients: Option<u32>,
+}
+
+/// `systally loop`.
+#[derive(Debug, Args)]
+pub struct LoopArgs {
+    /// How many calls to make
+    pub calls: u64,
 }
 
 /// Reads a span of time with its unit: `250ms`, `2s`, `1.5s`, `2m`.

@@ -18,6 +18,8 @@ fn main() -> ExitCode {
         Command::Schema => cmd::schema::run(),
         Command::Worker(args) => return cmd::worker::run(&args),
         Command::Responder(args) => cmd::responder::run(&args),
+        Command::Setup => cmd::setup::run(),
+        Command::Loop(args) => cmd::calls::run(&args),
     };
     let code = result.unwrap_or_else(|failure| {
         cmd::warn(&format!("systally: {}", cmd::describe(&failure.error)));

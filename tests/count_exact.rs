@@ -4,6 +4,8 @@
 //! after a signal as errors, and the register that `rt_sigreturn` restores as its result; both are
 //! allowed for here.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
 mod common;
 #[path = "common/counting.rs"]
 mod counting;

@@ -1,6 +1,8 @@
 //! Programs that trip tracers: the counts are exact, and each program sees what it would see untraced
 //! (the guests in `tests/guests` check that themselves and exit with 0).
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+
 mod common;
 #[path = "common/counting.rs"]
 mod counting;

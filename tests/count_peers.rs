@@ -1,5 +1,7 @@
 //! What a descriptor leads to, and the connects, round trips and bytes that follow from it.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 #[path = "common/counting.rs"]
 mod counting;

@@ -1,5 +1,7 @@
 //! The measured window of the worker contract, and the engine without a tracer.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 #[path = "common/counting.rs"]
 mod counting;

@@ -1,5 +1,7 @@
 //! The bpf engine against guests whose calls are known to the number, and against strace.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
 mod engines_support;
 
 use std::collections::BTreeMap;

@@ -49,6 +49,7 @@ fn endpoint(redis: &Redis, strategy: &Strategy) -> Endpoint {
     match strategy.transport {
         Transport::Tcp => redis.tcp(),
         Transport::Unix => redis.unix(),
+        Transport::Local => panic!("{} needs no server", strategy.name()),
     }
 }
 
@@ -289,6 +290,7 @@ fn a_server_that_is_not_there_is_named_with_the_errno() {
         let (server, part) = match strategy.transport {
             Transport::Tcp => (tcp.clone(), format!("127.0.0.1:{port}: ECONNREFUSED")),
             Transport::Unix => (unix.clone(), "unix:/nowhere/redis.sock: ENOENT".to_owned()),
+            Transport::Local => continue,
         };
         let (class, message) = refusal(&strategy, &work(Op::Get), server);
         assert_eq!(class, "connect");

@@ -57,7 +57,7 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
     let counting = counting(args.engine)?;
     let interrupt = Interrupt::install().context("cannot handle signals")?;
     let mut server = Server::start(server_choice(&args.server)?, &interrupt).map_err(|error| {
-        let code = if matches!(error, ServerError::Interrupted { .. }) {
+        let code = if matches!(error, ServerError::Interrupted) {
             Code::Incomplete
         } else {
             Code::Failed
@@ -92,24 +92,25 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
 
     let progress = Bar::new(args.output.quiet);
     let mut saved = Ok(());
-    let mut save = file(args.output.output.as_deref()).map(|path| {
-        let saved = &mut saved;
-        move |record: &Record| *saved = wire::save(record, path)
-    });
-    let bench = Bench {
-        rows: &rows,
-        common: &common,
-        settings: &settings,
-        server: &mut server,
-        timing,
-        counting: counting.ok_or_else(|| "--engine none was asked for".to_owned()),
-        interrupt: &interrupt,
-        progress: &progress,
-        last_seen: None,
-        save: save.as_mut().map(|save| save as &mut Save),
+    let record = {
+        let mut save = file(args.output.output.as_deref()).map(|path| {
+            let saved = &mut saved;
+            move |record: &Record| *saved = wire::save(record, path)
+        });
+        Bench {
+            rows: &rows,
+            common: &common,
+            settings: &settings,
+            server: &mut server,
+            timing,
+            counting: counting.ok_or_else(|| "--engine none was asked for".to_owned()),
+            interrupt: &interrupt,
+            progress: &progress,
+            last_seen: None,
+            save: save.as_mut().map(|save| save as &mut Save),
+        }
+        .run()
     };
-    let record = bench.run();
-    drop(save);
     if record
         .server
         .as_ref()
@@ -329,7 +330,10 @@ fn plan_info(args: &BenchArgs, length: RoundLength) -> PlanInfo {
 fn counting(choice: EngineChoice) -> Result<Option<&'static dyn Engine>, CommandError> {
     let kind = match choice {
         EngineChoice::None => return Ok(None),
-        EngineChoice::Auto | EngineChoice::Ptrace => EngineKind::Ptrace,
+        EngineChoice::Auto => first_ready(&[EngineKind::Ptrace, EngineKind::Bpf]),
+        EngineChoice::Ptrace => EngineKind::Ptrace,
+        EngineChoice::Bpf => EngineKind::Bpf,
+        EngineChoice::Perf => EngineKind::Perf,
     };
     let engine = engine::engine(kind);
     match engine.availability() {
@@ -339,6 +343,14 @@ fn counting(choice: EngineChoice) -> Result<Option<&'static dyn Engine>, Command
         ))
         .code(Code::CannotMeasure),
     }
+}
+
+/// The first of these engines that may run here; without any the first, whose reasons are told then.
+fn first_ready(kinds: &[EngineKind]) -> EngineKind {
+    let ready = kinds
+        .iter()
+        .find(|kind| engine::engine(**kind).availability() == Availability::Ready);
+    ready.or(kinds.first()).copied().unwrap_or(EngineKind::Ptrace)
 }
 
 /// The second line: what is run, with the long names of the flags.

@@ -10,8 +10,7 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, anyhow};
-use clap::Args;
-use nix::sys::signal::{Signal, kill};
+use clap::{Args, ValueEnum};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp};
 use regex::bytes::Regex;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -27,10 +26,16 @@ use crate::record::{
     Axes, ClientInfo, Counted, Counters, Kind, Phases, PlanInfo, Record, Status, StrategyResult, wire,
 };
 use crate::render::{self, CountColumn, Format, SortBy, TimeKind, View};
+use crate::sys::process::{PidFd, die_by, is_ignored};
 use crate::units::{Measured, Nanos, Ops};
 
 use super::secrets::shown_command;
 use super::{Code, CommandError, CommandResult, WithCode, print, terminal, warn};
+
+/// The calls that a turn of send and receive can be made of. Whoever leaves one out may miss turns.
+const SENDS_AND_RECEIVES: &[&str] = &[
+    "sendto", "sendmsg", "write", "writev", "recvfrom", "recvmsg", "read", "readv",
+];
 
 /// The longest line of a program's output that is searched for its number of operations.
 const LONGEST_LINE: u64 = 1 << 20;
@@ -78,6 +83,14 @@ pub struct CountArgs {
     )]
     pub columns: Vec<CountColumn>,
 
+    /// Count only calls that succeeded
+    #[arg(short = 'z', long, conflicts_with = "failed_only")]
+    pub successful_only: bool,
+
+    /// Count only calls that failed
+    #[arg(short = 'Z', long)]
+    pub failed_only: bool,
+
     /// Operations that the program makes, for counts per operation
     #[arg(long, value_name = "N", conflicts_with = "ops_from", value_parser = clap::value_parser!(u64).range(1..))]
     pub ops: Option<u64>,
@@ -96,10 +109,32 @@ pub struct CountArgs {
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
 
+    /// What counts
+    #[arg(long, value_enum, default_value_t = CountEngine::Ptrace)]
+    pub engine: CountEngine,
+
     /// Leave tracer and program where the scheduler puts them, instead of on one CPU (seven times slower
     /// for one busy thread, faster for a program that keeps several CPUs busy)
     #[arg(long)]
     pub no_pin: bool,
+}
+
+/// The engines that can count a program of which nothing is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CountEngine {
+    /// Every call with errno, times, bytes and peers; needs no rights
+    Ptrace,
+    /// Every call with errno and wall time at nearly full speed; needs CAP_BPF and CAP_PERFMON
+    Bpf,
+}
+
+impl CountEngine {
+    fn kind(self) -> EngineKind {
+        match self {
+            CountEngine::Ptrace => EngineKind::Ptrace,
+            CountEngine::Bpf => EngineKind::Bpf,
+        }
+    }
 }
 
 /// Runs and counts the program, prints the table, and ends as the program ended.
@@ -115,7 +150,7 @@ pub fn run(args: &CountArgs) -> CommandResult {
         .map(|expression| Regex::new(expression).map_err(|e| anyhow!("--ops-from: {e}")))
         .transpose()
         .code(Code::Usage)?;
-    let engine = engine::engine(EngineKind::Ptrace);
+    let engine = engine::engine(args.engine.kind());
     if let Availability::Unavailable { why, fix } = engine.availability() {
         return Err(anyhow!("cannot count: {why}; {fix}")).code(Code::CannotMeasure);
     }
@@ -133,13 +168,21 @@ pub fn run(args: &CountArgs) -> CommandResult {
         window: Window::Whole,
         selection,
         pin: !args.no_pin,
-        cpu_time: true,
+        cpu_time: args.engine == CountEngine::Ptrace,
     };
-    // Before the program exists, so that no signal finds systally without its handler.
-    let signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP]).context("cannot handle signals")?;
+    // Before the program exists, so that no signal finds systally without its handler. What systally was
+    // told to ignore (nohup) the program ignores too.
+    let handled = [SIGINT, SIGQUIT, SIGTERM, SIGHUP]
+        .into_iter()
+        .filter(|signal| !is_ignored(*signal));
+    let signals = Signals::new(handled).context("cannot handle signals")?;
     let started = Instant::now();
     let mut session = engine.launch(vec![program], &request).map_err(launch_error)?;
-    let forwarding = forward(signals, session.pids().to_vec());
+    let targets = session
+        .pids()
+        .iter()
+        .filter_map(|pid| PidFd::open(Pid::from_raw(*pid)).ok());
+    let forwarding = forward(signals, targets.collect());
     let reader = match (search, session.pipes().pop()) {
         (Some(search), Some(pipes)) => Some(thread::spawn(move || copy_and_search(pipes.stdout, &search))),
         _ => None,
@@ -161,7 +204,7 @@ pub fn run(args: &CountArgs) -> CommandResult {
         }
         (None, None) => None,
     };
-    let record = record(args, outcome, exit, ops, elapsed);
+    let record = record(args, &request, outcome, exit, ops, elapsed);
     show(args, &record)?;
     Ok(end_as(exit))
 }
@@ -184,7 +227,7 @@ fn launch_error(error: EngineError) -> CommandError {
 
 /// Passes on what was sent to systally alone. What the terminal sends (Ctrl-C, Ctrl-\) reaches the
 /// program by itself, and systally only stays to print the table.
-fn forward(mut signals: Signals, pids: Vec<i32>) -> signal_hook::iterator::Handle {
+fn forward(mut signals: Signals, targets: Vec<PidFd>) -> signal_hook::iterator::Handle {
     let handle = signals.handle();
     thread::spawn(move || {
         for number in signals.forever() {
@@ -192,15 +235,9 @@ fn forward(mut signals: Signals, pids: Vec<i32>) -> signal_hook::iterator::Handl
                 && tcgetpgrp(io::stdin())
                     .or_else(|_| tcgetpgrp(io::stderr()))
                     .is_ok_and(|group| group == getpgrp());
-            let Ok(signal) = Signal::try_from(number) else {
-                continue;
-            };
-            if from_terminal {
-                continue;
-            }
-            for pid in &pids {
+            for target in targets.iter().filter(|_| !from_terminal) {
                 // A program that has just ended is no reason to complain.
-                let _ = kill(Pid::from_raw(*pid), signal);
+                let _ = target.signal(number);
             }
         }
     });
@@ -219,8 +256,10 @@ fn copy_and_search(output: OwnedFd, search: &Regex) -> Option<Ops> {
             Ok(_) => {}
         }
         let mut out = io::stdout().lock();
-        // Where nobody reads any more the program is told by its own write, so only the search goes on.
-        let _ = out.write_all(&line).and_then(|()| out.flush());
+        if out.write_all(&line).and_then(|()| out.flush()).is_err() {
+            // Nobody reads any more (`| head`). Closing our end lets the program's own next write say so.
+            return found;
+        }
         found = ops_in(&line, search).or(found);
     }
 }
@@ -240,9 +279,23 @@ fn ops_in(line: &[u8], search: &Regex) -> Option<Ops> {
     (number > 0).then_some(Ops(number))
 }
 
-fn record(args: &CountArgs, outcome: Outcome, exit: Exit, ops: Option<Ops>, elapsed: Nanos) -> Record {
-    let can = engine::engine(EngineKind::Ptrace).capabilities();
-    let per_op = |count: u64| match ops.and_then(|ops| ops.per_op(count)) {
+fn record(
+    args: &CountArgs,
+    request: &Request,
+    outcome: Outcome,
+    exit: Exit,
+    ops: Option<Ops>,
+    elapsed: Nanos,
+) -> Record {
+    let can = engine::engine(args.engine.kind()).capabilities();
+    let chosen = |names: &[&str]| names.iter().all(|name| request.selection.contains_all(name));
+    let per_op = |count: u64, needed: &[&str]| match ops.and_then(|ops| ops.per_op(count)) {
+        _ if !can.peers => {
+            Measured::NotMeasured(format!("the {} engine does not see peers", args.engine.kind()))
+        }
+        _ if !chosen(needed) => {
+            Measured::NotMeasured(format!("{} is not among the chosen calls", needed.join(", ")))
+        }
         Some(value) => Measured::Known(value),
         None => Measured::NotMeasured("the operations of the program are not known".to_owned()),
     };
@@ -251,15 +304,15 @@ fn record(args: &CountArgs, outcome: Outcome, exit: Exit, ops: Option<Ops>, elap
         notes.push("start-up and shutdown of the program are in its counts per operation".to_owned());
     }
     let counted = outcome.tallies.map(|tallies| Counted {
-        engine: EngineKind::Ptrace.name().to_owned(),
+        engine: args.engine.kind().name().to_owned(),
         ops,
         elapsed,
         slowdown: Measured::NotMeasured("the program was not run untraced".to_owned()),
-        connects_per_op: per_op(tallies.run_loop.connects),
-        round_trips_per_op: per_op(tallies.run_loop.round_trips),
+        connects_per_op: per_op(tallies.run_loop.connects, &["connect"]),
+        round_trips_per_op: per_op(tallies.run_loop.round_trips, SENDS_AND_RECEIVES),
         sends_per_batch: Measured::NotMeasured("the batches of the program are not known".to_owned()),
         floor_ratio: Measured::NotMeasured("the batches of the program are not known".to_owned()),
-        phases: Phases::from_tallies(&tallies, can, true),
+        phases: Phases::from_tallies(&tallies, can, request.cpu_time),
         client_errors: BTreeMap::new(),
         cpu: outcome.cpu.map(|cpu| (cpu.user, cpu.system)),
         notes,
@@ -328,7 +381,10 @@ fn show(args: &CountArgs, record: &Record) -> Result<(), CommandError> {
         Some(path) => wire::save(record, path)?,
         None => {}
     }
-    let text = render::render(record, args.format, &view)?;
+    let text = match (args.successful_only, args.failed_only) {
+        (false, false) => render::render(record, args.format, &view)?,
+        (_, failed) => render::render(&only(record, failed), args.format, &view)?,
+    };
     match args.format {
         Format::Table => warn(text.trim_end()),
         Format::Markdown | Format::Csv | Format::Json => print(&text)?,
@@ -336,13 +392,43 @@ fn show(args: &CountArgs, record: &Record) -> Result<(), CommandError> {
     Ok(())
 }
 
+/// The record with only the calls that failed, or only those that did not. Times and bytes are of all
+/// calls together and cannot be divided, so they are not shown.
+fn only(record: &Record, failed: bool) -> Record {
+    let mut record = record.clone();
+    let why = || "times and bytes are not kept apart for calls that failed".to_owned();
+    for row in &mut record.strategies {
+        let Measured::Known(counted) = &mut row.counted else {
+            continue;
+        };
+        let phases = &mut counted.phases;
+        for phase in [&mut phases.startup, &mut phases.run_loop, &mut phases.shutdown] {
+            for call in phase.syscalls.values_mut() {
+                let failures = call.failed().unwrap_or(0);
+                if failed {
+                    call.calls = failures;
+                    call.restarts.clear();
+                } else {
+                    call.calls -= failures.min(call.calls);
+                    call.errors = Measured::Known(BTreeMap::new());
+                }
+                call.unfinished = 0;
+                call.wall = Measured::NotMeasured(why());
+                call.cpu = Measured::NotMeasured(why());
+                call.bytes = Measured::NotMeasured(why());
+            }
+            phase.syscalls.retain(|_, call| call.calls > 0);
+        }
+    }
+    record
+}
+
 /// Ends as the program did: with its status, or by its signal. systally leaves no core file of its own.
 fn end_as(exit: Exit) -> Code {
     match exit {
         Exit::Code(status) => Code::Child(status.to_le_bytes()[0]),
         Exit::Signal(number) => {
-            let _ = nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_CORE, 0, 0);
-            let _ = signal_hook::low_level::emulate_default_handler(number);
+            die_by(number);
             // Only a signal whose default is not to end a process gets here.
             Code::Child(128u8.wrapping_add(number.to_le_bytes()[0]))
         }

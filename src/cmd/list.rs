@@ -5,7 +5,7 @@ use std::fmt::Write;
 use clap::ValueEnum;
 
 use crate::cli::{ListArgs, ListWhat};
-use crate::engine::{Availability, ENGINES};
+use crate::engine::{Availability, ENGINES, EngineKind, measure};
 use crate::render::Format;
 use crate::strategy::{Presence, Registry, ScriptSource};
 
@@ -23,7 +23,7 @@ pub fn run(args: &ListArgs) -> CommandResult {
         strategies(&mut text, &Registry::load(&source).code(Code::Usage)?)?;
     }
     if wanted(ListWhat::Engines) {
-        engines(&mut text)?;
+        engines(&mut text, args.measure)?;
     }
     if wanted(ListWhat::Formats) {
         formats(&mut text)?;
@@ -67,7 +67,7 @@ fn strategies(out: &mut String, registry: &Registry) -> std::fmt::Result {
     writeln!(out)
 }
 
-fn engines(out: &mut String) -> std::fmt::Result {
+fn engines(out: &mut String, measured: bool) -> std::fmt::Result {
     writeln!(out, "Engines")?;
     for engine in ENGINES {
         let state = match engine.availability() {
@@ -91,9 +91,33 @@ fn engines(out: &mut String) -> std::fmt::Result {
         } else {
             knows.join(", ")
         };
-        writeln!(out, "    {:<8} {state} ({knows})", engine.kind().name())?;
+        let cost = if measured && engine.availability() == Availability::Ready {
+            cost(engine.kind())
+        } else {
+            String::new()
+        };
+        writeln!(out, "    {:<8} {state} ({knows}){cost}", engine.kind().name())?;
     }
     writeln!(out)
+}
+
+/// What a counted call costs, measured now.
+fn cost(kind: EngineKind) -> String {
+    if kind == EngineKind::None {
+        return String::new();
+    }
+    let measured = std::env::current_exe()
+        .map_err(|error| format!("systally's own program cannot be found: {error}"))
+        .and_then(|looper| measure(kind, &looper).map_err(|error| error.to_string()));
+    match measured {
+        Ok(cost) => format!(
+            "; a call that takes {} takes {} more when it is counted ({:.1} times as long)",
+            cost.bare,
+            cost.added,
+            cost.times()
+        ),
+        Err(error) => format!("; its cost could not be measured: {error}"),
+    }
 }
 
 fn formats(out: &mut String) -> std::fmt::Result {

@@ -1,15 +1,16 @@
 //! The commands: one short file each. Only this folder writes to standard output.
 
 pub mod bench;
+pub mod calls;
+pub mod count;
 pub mod explain;
 pub mod import;
-
-pub mod count;
 pub mod list;
 pub mod preflight;
 pub mod responder;
 pub mod schema;
 pub mod secrets;
+pub mod setup;
 pub mod terminal;
 pub mod worker;
 

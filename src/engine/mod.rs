@@ -1,6 +1,7 @@
 //! How system calls are counted: the contract that every engine keeps, and the list of engines.
 
 mod bpf;
+mod measure;
 mod none;
 pub mod perf;
 mod plain;
@@ -18,6 +19,7 @@ use crate::tally::PhaseTallies;
 use crate::units::{Measured, Nanos};
 
 pub use bpf::Bpf;
+pub use measure::{CallCost, measure};
 pub use none::Untraced;
 pub use perf::Perf;
 pub use ptrace::Ptrace;
@@ -140,6 +142,19 @@ pub enum Selection {
     Only(Vec<crate::tally::Syscall>),
     /// All but these, unknown numbers included.
     Except(Vec<crate::tally::Syscall>),
+}
+
+impl Selection {
+    /// Whether calls of that name are counted, whatever the ABI.
+    pub fn contains_all(&self, name: &str) -> bool {
+        use crate::tally::Syscall;
+        let mut calls = Syscall::all_by_name(name).into_iter();
+        match self {
+            Selection::All => true,
+            Selection::Only(chosen) => calls.all(|call| chosen.contains(&call)),
+            Selection::Except(left_out) => !calls.any(|call| left_out.contains(&call)),
+        }
+    }
 }
 
 /// What to count and how: everything an engine needs beside the programs.

@@ -35,6 +35,7 @@ mod system_file_max;
 mod tcp_accept_queue;
 #[cfg(test)]
 mod testing;
+mod trace;
 mod tracer_changed;
 mod unexplained;
 mod unix_backlog;
@@ -72,8 +73,16 @@ pub const RULES: &[&dyn Rule] = &[
 ];
 
 /// What all rules find in a record, the gravest first; failures that no rule explains are said to be so.
+///
+/// Foreign traces have rules of their own: what holds for a worker that systally ran (its name, its window,
+/// its server) does not hold for them.
 pub fn explain(record: &Record) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = RULES.iter().flat_map(|rule| rule.check(record)).collect();
+    let rules = if record.imports.is_empty() {
+        RULES
+    } else {
+        trace::RULES
+    };
+    let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule.check(record)).collect();
     findings.extend(unexplained::check(record, &findings));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     findings
@@ -81,7 +90,8 @@ pub fn explain(record: &Record) -> Vec<Finding> {
 
 /// The description of every code, in the order of the rules.
 pub fn docs() -> impl Iterator<Item = &'static Doc> {
-    RULES.iter().flat_map(|rule| rule.docs()).chain(unexplained::DOCS)
+    let live = RULES.iter().flat_map(|rule| rule.docs()).chain(unexplained::DOCS);
+    live.chain(trace::RULES.iter().flat_map(|rule| rule.docs()))
 }
 
 /// The description of one code.

@@ -1,8 +1,10 @@
 //! Opening what the user names: a file, a pipe, standard input, compressed or not.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
+
+use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
 use super::ImportError;
 
@@ -50,10 +52,43 @@ pub(super) fn decompressed(mut input: Box<dyn Read>) -> Result<Box<dyn Read>, Im
             whole,
         )))
     } else if magic == [0x28, 0xb5, 0x2f, 0xfd] {
-        let decoder = ruzstd::decoding::StreamingDecoder::new(BufReader::with_capacity(64 << 10, whole))
-            .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, format!("damaged zstd data: {e}")))?;
-        Box::new(decoder)
+        Box::new(Zstd::new(BufReader::with_capacity(64 << 10, Box::new(whole)))?)
     } else {
         Box::new(whole)
     })
+}
+
+type Packed = BufReader<Box<dyn Read>>;
+
+/// zstd data: frames behind one another, as `cat a.zst b.zst` makes them.
+struct Zstd {
+    /// The frame being read; `None` behind the last one.
+    frame: Option<StreamingDecoder<Packed, FrameDecoder>>,
+}
+
+impl Zstd {
+    fn new(input: Packed) -> io::Result<Zstd> {
+        let frame = StreamingDecoder::new(input)
+            .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, format!("damaged zstd data: {e}")))?;
+        Ok(Zstd { frame: Some(frame) })
+    }
+}
+
+impl Read for Zstd {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        while let Some(frame) = &mut self.frame {
+            let n = frame.read(out)?;
+            if n > 0 || out.is_empty() {
+                return Ok(n);
+            }
+            let mut rest = match self.frame.take() {
+                Some(frame) => frame.into_inner(),
+                None => break,
+            };
+            if !rest.fill_buf()?.is_empty() {
+                *self = Zstd::new(rest)?;
+            }
+        }
+        Ok(0)
+    }
 }

@@ -305,15 +305,16 @@ pub fn import(input: Box<dyn Read>, from: Option<ImportFormat>) -> Result<Import
     let mut whole = false;
     let mut found = from.and_then(importer);
     // A pipe may hand over a few bytes at a time: looked at again only when twice as much is there.
-    let mut look_at = 1;
+    let mut look_at = 64;
     loop {
-        check_encoding(&head)?;
-        if found.is_none() && (whole || head.len() >= look_at) {
+        if whole || head.len() >= look_at {
             look_at = (head.len() * 2).min(LOOK_AHEAD);
-            if let Some((answer, importer)) = sniff(&head, whole) {
-                if answer == Sniff::Yes || whole || head.len() >= LOOK_AHEAD {
-                    found = importer;
-                }
+            check_encoding(&head)?;
+            if found.is_none()
+                && let Some((answer, importer)) = sniff(&head, whole)
+                && (answer == Sniff::Yes || whole || head.len() >= LOOK_AHEAD)
+            {
+                found = importer;
             }
         }
         // Enough for a heading; a trickling pipe is not waited for any longer than needed.

@@ -43,7 +43,7 @@ fn heading(line: &[u8]) -> Option<Heading> {
 }
 
 /// Name, count and time of a row; the name may have spaces (`[unknown: 462]`, `php-fpm: pool w`).
-fn row<'a>(line: &'a [u8], heading: Heading) -> Option<(&'a [u8], u64, Option<Nanos>)> {
+fn row(line: &[u8], heading: Heading) -> Option<(&[u8], u64, Option<Nanos>)> {
     let line = text::trim(line);
     let fields = text::fields_at(line);
     let numbers = if heading.unit.is_some() { 2 } else { 1 };

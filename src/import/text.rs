@@ -168,7 +168,7 @@ const ENTITIES: [(&str, &[u8]); 9] = [
 /// Without HTML tags and entities, with plain spaces for hard ones.
 fn strip_html(line: &[u8]) -> Cow<'_, [u8]> {
     let special = |b: &u8| matches!(b, b'<' | b'&' | 0xc2);
-    if !line.iter().any(|b| special(b)) {
+    if !line.iter().any(special) {
         return Cow::Borrowed(line);
     }
     let mut out = Vec::with_capacity(line.len());

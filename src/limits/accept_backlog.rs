@@ -19,7 +19,11 @@ impl Limit for AcceptBacklog {
     }
 
     fn title(&self) -> &'static str {
-        "accept queue"
+        "accept queue (somaxconn, tcp-backlog)"
+    }
+
+    fn unit(&self) -> &'static str {
+        "waiting connections"
     }
 
     fn headline(&self) -> bool {

@@ -17,6 +17,10 @@ impl Limit for ClientNofile {
         "ulimit -n"
     }
 
+    fn unit(&self) -> &'static str {
+        "open files per client"
+    }
+
     fn headline(&self) -> bool {
         true
     }

@@ -17,6 +17,10 @@ impl Limit for EphemeralPorts {
     }
 
     fn title(&self) -> &'static str {
+        "ip_local_port_range"
+    }
+
+    fn unit(&self) -> &'static str {
         "local ports"
     }
 

@@ -17,6 +17,10 @@ impl Limit for FileMax {
         "fs.file-max"
     }
 
+    fn unit(&self) -> &'static str {
+        "open files"
+    }
+
     fn headline(&self) -> bool {
         true
     }

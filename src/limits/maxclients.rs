@@ -18,6 +18,10 @@ impl Limit for Maxclients {
         "maxclients"
     }
 
+    fn unit(&self) -> &'static str {
+        "clients"
+    }
+
     fn headline(&self) -> bool {
         true
     }

@@ -61,6 +61,10 @@ pub trait Limit: Sync {
     fn id(&self) -> &'static str;
     /// The name people know it by (`ulimit -n`), for the line under a table.
     fn title(&self) -> &'static str;
+    /// What demand and capacity count, in the plural; empty where the title says it.
+    fn unit(&self) -> &'static str {
+        ""
+    }
     /// Whether it is named under every table of a bench, fitting or not.
     fn headline(&self) -> bool {
         false
@@ -125,37 +129,9 @@ pub fn check_bench(root: &Root, load: &Load) -> Vec<LimitReading> {
         .collect()
 }
 
-/// The readings in one line, for under a table: what the load needs of what there is, and the verdict.
-/// What does not bear on the load is left out.
-pub fn one_line(readings: &[LimitReading]) -> String {
-    let parts: Vec<String> = readings
-        .iter()
-        .filter(|reading| reading.verdict != Verdict::NotApplicable)
-        .map(|reading| {
-            let title = LIMITS
-                .iter()
-                .find(|limit| limit.id() == reading.id)
-                .map_or(reading.id.as_str(), |limit| limit.title());
-            match (reading.demand.known(), reading.capacity.known()) {
-                (Some(demand), Some(capacity)) => {
-                    let capacity = reading::amount(*capacity);
-                    format!("{title} {demand} of {capacity} {}", reading.verdict.word())
-                }
-                (None, Some(capacity)) => {
-                    format!(
-                        "{title} {} {}",
-                        reading::amount(*capacity),
-                        reading.verdict.word()
-                    )
-                }
-                (_, None) => format!("{title} {}", reading.verdict.word()),
-            }
-        })
-        .collect();
-    if parts.is_empty() {
-        return "limits: none bears on this run".to_owned();
-    }
-    format!("limits: {}", parts.join(" · "))
+/// The limit with this id.
+pub fn limit(id: &str) -> Option<&'static dyn Limit> {
+    LIMITS.iter().copied().find(|limit| limit.id() == id)
 }
 
 #[cfg(test)]
@@ -246,15 +222,5 @@ mod tests {
             let reading = readings.iter().find(|reading| reading.id == id).unwrap();
             assert_eq!(reading.verdict, Verdict::Fail, "{id}");
         }
-    }
-
-    #[test]
-    fn the_line_says_need_and_have() {
-        let tree = Tree::defaults();
-        let line = one_line(&check_bench(&tree.root(), &Load::default()));
-        assert!(
-            line.starts_with("limits: fs.file-max 1507 of 2466186 ok · ulimit -n 6 of 1024 ok"),
-            "{line}"
-        );
     }
 }

@@ -18,6 +18,10 @@ impl Limit for Somaxconn {
         "somaxconn"
     }
 
+    fn unit(&self) -> &'static str {
+        "waiting connections"
+    }
+
     fn headline(&self) -> bool {
         true
     }

@@ -2,4 +2,5 @@
 
 pub mod order;
 pub mod rows;
+mod trace_classes;
 pub mod trace_set;

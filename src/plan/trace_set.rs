@@ -3,6 +3,7 @@
 
 use regex::Regex;
 
+use super::trace_classes::CLASSES;
 use crate::engine::Selection;
 use crate::tally::{Abi, Syscall};
 use crate::units::escape;
@@ -44,247 +45,6 @@ pub enum TraceSetError {
     #[error("-e trace: the set is empty, nothing would be counted")]
     Empty,
 }
-
-/// The classes of strace(1), as far as they help to look at a client.
-const CLASSES: &[(&str, &[&str])] = &[
-    (
-        "network",
-        &[
-            "socket",
-            "socketpair",
-            "bind",
-            "listen",
-            "accept",
-            "accept4",
-            "connect",
-            "getsockname",
-            "getpeername",
-            "sendto",
-            "recvfrom",
-            "sendmsg",
-            "recvmsg",
-            "sendmmsg",
-            "recvmmsg",
-            "shutdown",
-            "setsockopt",
-            "getsockopt",
-            "socketcall",
-            "send",
-            "recv",
-        ],
-    ),
-    (
-        "desc",
-        &[
-            "read",
-            "write",
-            "readv",
-            "writev",
-            "pread64",
-            "pwrite64",
-            "preadv",
-            "pwritev",
-            "preadv2",
-            "pwritev2",
-            "open",
-            "openat",
-            "openat2",
-            "creat",
-            "close",
-            "close_range",
-            "dup",
-            "dup2",
-            "dup3",
-            "fcntl",
-            "fcntl64",
-            "ioctl",
-            "poll",
-            "ppoll",
-            "select",
-            "pselect6",
-            "epoll_create",
-            "epoll_create1",
-            "epoll_ctl",
-            "epoll_wait",
-            "epoll_pwait",
-            "epoll_pwait2",
-            "eventfd",
-            "eventfd2",
-            "pipe",
-            "pipe2",
-            "fstat",
-            "lseek",
-            "ftruncate",
-            "fsync",
-            "fdatasync",
-            "flock",
-            "sendfile",
-            "splice",
-            "tee",
-            "mmap",
-            "getdents64",
-            "timerfd_create",
-            "timerfd_settime",
-            "signalfd4",
-            "inotify_init1",
-        ],
-    ),
-    (
-        "file",
-        &[
-            "open",
-            "openat",
-            "openat2",
-            "creat",
-            "stat",
-            "lstat",
-            "newfstatat",
-            "statx",
-            "access",
-            "faccessat",
-            "faccessat2",
-            "readlink",
-            "readlinkat",
-            "rename",
-            "renameat",
-            "renameat2",
-            "unlink",
-            "unlinkat",
-            "mkdir",
-            "mkdirat",
-            "rmdir",
-            "link",
-            "linkat",
-            "symlink",
-            "symlinkat",
-            "chmod",
-            "fchmodat",
-            "chown",
-            "fchownat",
-            "truncate",
-            "execve",
-            "execveat",
-            "chdir",
-            "getcwd",
-            "statfs",
-            "utimensat",
-            "mknod",
-            "mknodat",
-        ],
-    ),
-    (
-        "process",
-        &[
-            "fork",
-            "vfork",
-            "clone",
-            "clone3",
-            "execve",
-            "execveat",
-            "exit",
-            "exit_group",
-            "wait4",
-            "waitid",
-            "kill",
-            "tkill",
-            "tgkill",
-            "pidfd_open",
-            "pidfd_send_signal",
-            "rt_sigqueueinfo",
-        ],
-    ),
-    (
-        "signal",
-        &[
-            "rt_sigaction",
-            "rt_sigprocmask",
-            "rt_sigreturn",
-            "rt_sigpending",
-            "rt_sigsuspend",
-            "rt_sigtimedwait",
-            "rt_sigqueueinfo",
-            "sigaltstack",
-            "kill",
-            "tkill",
-            "tgkill",
-            "pause",
-            "signalfd",
-            "signalfd4",
-            "pidfd_send_signal",
-        ],
-    ),
-    (
-        "memory",
-        &[
-            "brk",
-            "mmap",
-            "munmap",
-            "mremap",
-            "mprotect",
-            "madvise",
-            "mlock",
-            "munlock",
-            "mlockall",
-            "munlockall",
-            "mincore",
-            "msync",
-            "mbind",
-            "membarrier",
-        ],
-    ),
-    (
-        "ipc",
-        &[
-            "shmget",
-            "shmat",
-            "shmdt",
-            "shmctl",
-            "semget",
-            "semop",
-            "semctl",
-            "semtimedop",
-            "msgget",
-            "msgsnd",
-            "msgrcv",
-            "msgctl",
-        ],
-    ),
-    (
-        "clock",
-        &[
-            "clock_gettime",
-            "clock_getres",
-            "clock_settime",
-            "clock_adjtime",
-            "gettimeofday",
-            "settimeofday",
-            "time",
-            "adjtimex",
-        ],
-    ),
-    (
-        "creds",
-        &[
-            "getuid",
-            "geteuid",
-            "getgid",
-            "getegid",
-            "setuid",
-            "setgid",
-            "setreuid",
-            "setregid",
-            "setresuid",
-            "setresgid",
-            "getresuid",
-            "getresgid",
-            "getgroups",
-            "setgroups",
-            "capget",
-            "capset",
-            "prctl",
-        ],
-    ),
-];
 
 /// Reads a set; several `-e` add up.
 ///
@@ -346,16 +106,16 @@ fn members(word: &str) -> Result<Vec<Syscall>, TraceSetError> {
         let class = if class == "net" { "network" } else { class };
         let found = CLASSES
             .iter()
-            .find(|(name, _)| *name == class)
+            .find(|known| known.name == class)
             .ok_or_else(|| TraceSetError::Class {
                 name: escape(class, 40),
                 known: CLASSES
                     .iter()
-                    .map(|(name, _)| format!("%{name}"))
+                    .map(|known| format!("%{}", known.name))
                     .collect::<Vec<_>>()
                     .join(", "),
             })?;
-        return Ok(found.1.iter().copied().flat_map(Syscall::all_by_name).collect());
+        return Ok(found.calls().flat_map(Syscall::all_by_name).collect());
     }
     // A trailing `?` means: no error when this machine does not know it.
     let (optional, name) = match word.strip_prefix('?') {
@@ -410,15 +170,6 @@ mod tests {
             panic!("a negated set")
         };
         assert!(calls.contains(&native("futex")));
-    }
-
-    #[test]
-    fn every_name_of_a_class_is_known_somewhere() {
-        for (class, names) in CLASSES {
-            for name in *names {
-                assert!(!Syscall::all_by_name(name).is_empty(), "%{class}: {name}");
-            }
-        }
     }
 
     #[test]

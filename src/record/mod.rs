@@ -8,6 +8,7 @@ mod from_tally;
 pub mod latency;
 pub mod stats;
 pub mod wire;
+pub mod witness;
 
 use std::collections::BTreeMap;
 

@@ -2,6 +2,7 @@
 
 use super::model::FoundText;
 use super::shown;
+use crate::limits;
 use crate::record::{Host, Kind, LimitReading, Record, ServerOrigin, StrategyResult, Verdict};
 use crate::units::{Grouped, Measured};
 
@@ -112,16 +113,22 @@ pub(super) fn limits(record: &Record) -> Vec<String> {
 }
 
 fn in_short(limit: &LimitReading) -> String {
+    let known = limits::limit(&limit.id);
+    let title = known.map_or(limit.id.as_str(), |known| known.title());
+    let unit = known.map(|known| known.unit()).filter(|unit| !unit.is_empty());
+    let unit = unit.map(|unit| format!(" {unit}")).unwrap_or_default();
     let numbers = match (limit.demand.known(), limit.capacity.known()) {
         (Some(demand), Some(capacity)) if *capacity < AS_GOOD_AS_NONE => {
-            format!(" (needs {} of {})", Grouped(*demand), Grouped(*capacity))
+            format!(" (needs {} of {}{unit})", Grouped(*demand), Grouped(*capacity))
         }
-        (Some(demand), Some(capacity)) => format!(" (needs {}, {})", Grouped(*demand), amount(*capacity)),
-        (None, Some(capacity)) => format!(" ({})", amount(*capacity)),
-        (Some(demand), None) => format!(" (needs {})", Grouped(*demand)),
+        (Some(demand), Some(capacity)) => {
+            format!(" (needs {}{unit}, {})", Grouped(*demand), amount(*capacity))
+        }
+        (None, Some(capacity)) => format!(" ({}{unit})", amount(*capacity)),
+        (Some(demand), None) => format!(" (needs {}{unit})", Grouped(*demand)),
         (None, None) => String::new(),
     };
-    format!("{} {}{numbers}", limit.id, limit.verdict.name().replace('_', " "))
+    format!("{title} {}{numbers}", limit.verdict.name().replace('_', " "))
 }
 
 fn at_length(limit: &LimitReading) -> String {

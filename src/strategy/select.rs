@@ -328,7 +328,7 @@ mod tests {
             ),
             (
                 "raw/persistent/udp",
-                "no transport udp (in raw/persistent/udp); it is tcp or unix",
+                "no transport udp (in raw/persistent/udp); it is tcp, unix or local",
             ),
             ("tool/persistent/unix", "tool/persistent/unix selects no strategy"),
             ("noop/*", "noop/* selects no strategy"),

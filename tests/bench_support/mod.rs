@@ -2,7 +2,7 @@
 //! looking for what it might have left behind.
 
 // Each test program uses a part of this.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used, clippy::print_stdout)]
 
 use std::ffi::OsStr;
 use std::io::Read;

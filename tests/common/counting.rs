@@ -1,5 +1,5 @@
 //! Counting a program with an engine, for tests.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::expect_used, clippy::print_stdout)]
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -1,5 +1,5 @@
 //! Helpers that several test files share.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used, clippy::print_stdout)]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,5 +1,5 @@
 //! What the tests of the engines that count in the kernel share.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -144,9 +144,30 @@ static int refused(void)
     return 0;
 }
 
-static void ignore(int signal)
+/* Waits until a thread sleeps in the one call that it has left to make. */
+static void until_asleep(pid_t process, pid_t thread)
+{
+    char path[64], text[256];
+    snprintf(path, sizeof path, "/proc/%d/task/%d/stat", process, thread);
+    for (;;) {
+        FILE *file = fopen(path, "r");
+        size_t length = file ? fread(text, 1, sizeof text - 1, file) : 0;
+        if (file)
+            fclose(file);
+        text[length] = 0;
+        char *state = strrchr(text, ')');
+        if (state && state[1] && state[2] == 'S')
+            return;
+        usleep(1000);
+    }
+}
+
+static volatile int *handled;
+
+static void handle(int signal)
 {
     (void)signal;
+    ++*handled;
 }
 
 /* restart: ten signals interrupt a receive that the kernel restarts, then it is given data */
@@ -154,27 +175,40 @@ static int restart(void)
 {
     int ends[2];
     char byte;
-    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends))
+    handled = mmap(NULL, sizeof *handled, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (handled == MAP_FAILED || socketpair(AF_UNIX, SOCK_STREAM, 0, ends))
         return 1;
-    struct sigaction action = { .sa_handler = ignore, .sa_flags = SA_RESTART };
+    struct sigaction action = { .sa_handler = handle, .sa_flags = SA_RESTART };
     sigaction(SIGUSR1, &action, NULL);
     pid_t root = getpid();
     if (fork() == 0) {
         for (int i = 0; i < 10; i++) {
-            usleep(20000);
+            while (*handled < i)
+                usleep(1000);
+            until_asleep(root, root);
             kill(root, SIGUSR1);
         }
-        usleep(20000);
-        _exit(send(ends[1], "x", 1, 0) != 1);
+        while (*handled < 10)
+            usleep(1000);
+        until_asleep(root, root);
+        if (send(ends[1], "x", 1, 0) != 1)
+            _exit(1);
+        /* The end of a child is a signal, too, when a tracer follows. */
+        while (*handled < 100)
+            usleep(1000);
+        _exit(0);
     }
     if (recv(ends[0], &byte, 1, 0) != 1)
         return 1;
+    *handled = 100;
     return wait_all();
 }
 
-static void *thread_waits(void *unused)
+static volatile pid_t waiting[3];
+
+static void *thread_waits(void *place)
 {
-    (void)unused;
+    waiting[(long)place] = syscall(SYS_gettid);
     syscall(SYS_pause);
     return NULL;
 }
@@ -183,9 +217,13 @@ static void *thread_waits(void *unused)
 static int unfinished(void)
 {
     pthread_t made;
-    for (int i = 0; i < 3; i++)
-        pthread_create(&made, NULL, thread_waits, NULL);
-    usleep(100000);
+    for (long i = 0; i < 3; i++)
+        pthread_create(&made, NULL, thread_waits, (void *)i);
+    for (int i = 0; i < 3; i++) {
+        while (!waiting[i])
+            usleep(1000);
+        until_asleep(getpid(), waiting[i]);
+    }
     syscall(SYS_exit_group, 0);
     return 1;
 }
@@ -193,9 +231,10 @@ static int unfinished(void)
 /* killed: dies by a signal inside a call */
 static int killed(void)
 {
+    pid_t root = getpid();
     if (fork() == 0) {
-        usleep(100000);
-        kill(getppid(), SIGKILL);
+        until_asleep(root, root);
+        kill(root, SIGKILL);
         _exit(0);
     }
     pause();

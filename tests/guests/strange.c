@@ -266,6 +266,13 @@ static int linger_part(void) {
     return 1;
 }
 
+// Runs until a signal ends it.
+static int wait_part(void) {
+    while (pause() == -1)
+        ;
+    return 1;
+}
+
 // clone3 with shared descriptors, and a child that shares nothing.
 static int clone3_part(void) {
     struct { unsigned long long words[11]; } args = {{0}};
@@ -291,6 +298,7 @@ int main(int argc, char **argv) {
         {"seccomp", seccomp_part},   {"int80", int80_part},               {"unknown", unknown_part},
         {"ptrace", ptrace_part},     {"affinity", affinity_part},         {"daemon", daemon_part},
         {"linger", linger_part},     {"leader-exits", leader_exits_part}, {"clone3", clone3_part},
+        {"wait", wait_part},
     };
     for (size_t i = 0; argc == 2 && i < sizeof parts / sizeof *parts; i++)
         if (strcmp(argv[1], parts[i].name) == 0)

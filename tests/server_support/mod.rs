@@ -2,7 +2,7 @@
 //! that is this test binary itself.
 
 // Each test file uses a part of it.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -372,11 +372,11 @@ const lines = {
 };
 
 /**
- * A module of node_modules beside this file, or of NODE_PATH. Nothing is downloaded.
+ * Where a module is: in node_modules beside this file, or in NODE_PATH. Nothing is downloaded.
  *
- * @returns {{module: any, version: string}}
+ * @returns {{entry: string, version: string}}
  */
-function load(name) {
+function find(name) {
   let entry;
   try {
     entry = require.resolve(name);
@@ -389,6 +389,12 @@ function load(name) {
     folder = path.dirname(folder);
   }
   const { version } = JSON.parse(fs.readFileSync(path.join(folder, 'package.json'), 'utf8'));
+  return { entry, version };
+}
+
+/** @returns {{module: any, version: string}} */
+function load(name) {
+  const { entry, version } = find(name);
   return { module: require(entry), version };
 }
 
@@ -416,7 +422,7 @@ function start(name, make) {
     return;
   }
   try {
-    process.stdout.write(`${load(name).version} (Node ${process.versions.node})\n`);
+    process.stdout.write(`${find(name).version} (Node ${process.versions.node})\n`);
   } catch (error) {
     process.stderr.write(`${error.message}\n`);
     process.exitCode = 1;

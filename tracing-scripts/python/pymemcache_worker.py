@@ -9,20 +9,28 @@ It has no options. With --version it prints the version and the Python for `syst
 
 import platform
 import sys
+from importlib.metadata import version
 
 from systally import Failure, Plan, WrongReply, main
 
-try:
-    import pymemcache
-    from pymemcache.client.base import Client as Memcache
-except ImportError as error:
-    pymemcache, trouble = None, error
+
+def load():
+    """The class of the client, with the name that the plan uses for its increment."""
+    try:
+        from pymemcache.client.base import Client as Memcache
+    except ImportError as error:
+        raise Failure("config", f"pymemcache cannot be imported: {error}") from None
+
+    class Connection(Memcache):
+        def incr(self, key):
+            return super().incr(key, 1)
+
+    return Connection
 
 
 class Client:
     def __init__(self, spec):
-        if pymemcache is None:
-            raise Failure("config", f"pymemcache cannot be imported: {trouble}")
+        self.Connection = load()
         ops = ("get", "set") if spec.batch > 1 else ("get", "set", "setget", "incr")
         spec.allow(ops=ops, connects=("once", "per_op"))
         self.spec = spec
@@ -33,11 +41,11 @@ class Client:
         self.kept = None
 
     def versions(self):
-        return {"pymemcache": pymemcache.__version__}
+        return {"pymemcache": version("pymemcache")}
 
     def open(self):
         server = self.server
-        return Connection(server.path if server.unix else (server.host, server.port), default_noreply=False)
+        return self.Connection(server.path if server.unix else (server.host, server.port), default_noreply=False)
 
     def set_up(self):
         try:
@@ -87,19 +95,8 @@ class Client:
             raise WrongReply("SET of many keys failed for some")
 
 
-if pymemcache is not None:
-
-    class Connection(Memcache):
-        """The client, with the name that the plan uses for its increment."""
-
-        def incr(self, key):
-            return super().incr(key, 1)
-
-
 if __name__ == "__main__":
-    if sys.argv[1:] != ["--version"]:
-        main(Client)
-    elif pymemcache is None:
-        sys.exit(f"pymemcache cannot be imported: {trouble}")
+    if sys.argv[1:] == ["--version"]:
+        print(f"{version('pymemcache')} (Python {platform.python_version()})")
     else:
-        print(f"{pymemcache.__version__} (Python {platform.python_version()})")
+        main(Client)

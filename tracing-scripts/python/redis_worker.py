@@ -14,6 +14,7 @@ With --version it prints the version, the parser and the Python for `systally li
 import asyncio
 import platform
 import sys
+from importlib.metadata import PackageNotFoundError, version
 
 from systally import Failure, Plan, main
 
@@ -158,9 +159,12 @@ class AsyncClient(Client):
 
 
 def print_version():
-    redis = load("auto")
-    parser = f"hiredis {hiredis_version()}" if hiredis_is_used() else "its own parser"
-    print(f"{redis.__version__} ({parser}, Python {platform.python_version()})")
+    # Asked for without importing it, which takes long.
+    try:
+        parser = f"hiredis {version('hiredis')}"
+    except PackageNotFoundError:
+        parser = "its own parser"
+    print(f"{version('redis')} ({parser}, Python {platform.python_version()})")
 
 
 def make(spec):

@@ -87,6 +87,9 @@ pub(super) fn choose(selection: &Selection) -> Result<Vec<Chosen>, CallsError> {
             name: call.name().into_owned(),
             why,
         };
+        if call == Syscall::native(libc::SYS_rt_sigreturn) {
+            return Err(no_counter("it has no number any more when it returns"));
+        }
         let tracepoint = ids
             .of(call)
             .ok_or(no_counter("this kernel has no tracepoint for it"))?;

@@ -11,7 +11,9 @@
 //! has kept (`ids`); each is tried with calls of our own before it is believed (`calls`).
 //!
 //! What it does not see: other calls than the chosen ones (eight at most), other errors than EAGAIN by
-//! name, calls by another ABI, times, and calls that never return.
+//! name, calls by another ABI, times, calls that never return, and `rt_sigreturn`, which has no number
+//! left when it returns. Under ptrace the end of a child interrupts its parent's calls, which otherwise
+//! it does not when the parent has no handler for it.
 
 mod availability;
 mod board;

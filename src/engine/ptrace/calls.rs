@@ -78,19 +78,19 @@ impl Tracing {
 
         match treatment.role {
             role if role.closes() => closes(&mut self.descriptors, tracee, role, &args),
-            Role::Write | Role::WriteVector | Role::Send if args[0] == 1 && native => {
-                if program.window.may_close() {
-                    let mut bytes = [0; CLOSING.len()];
-                    let n = if treatment.role == Role::WriteVector {
-                        memory::read_gathered(&stopped, args[1], args[2], &mut bytes)
-                    } else {
-                        let length = usize::try_from(args[2]).unwrap_or(usize::MAX).min(bytes.len());
-                        memory::read(&stopped, args[1], &mut bytes[..length])
-                    };
-                    program.window.will_write(&bytes[..n], now);
-                    if let (Phase::Shutdown, Some(observer)) = (program.window.phase(), &self.job.observer) {
-                        observer.phase(program.index, Phase::Shutdown);
-                    }
+            Role::Write | Role::WriteVector | Role::Send
+                if args[0] == 1 && native && program.window.may_close() =>
+            {
+                let mut bytes = [0; CLOSING.len()];
+                let n = if treatment.role == Role::WriteVector {
+                    memory::read_gathered(&stopped, args[1], args[2], &mut bytes)
+                } else {
+                    let length = usize::try_from(args[2]).unwrap_or(usize::MAX).min(bytes.len());
+                    memory::read(&stopped, args[1], &mut bytes[..length])
+                };
+                program.window.will_write(&bytes[..n], now);
+                if let (Phase::Shutdown, Some(observer)) = (program.window.phase(), &self.job.observer) {
+                    observer.phase(program.index, Phase::Shutdown);
                 }
             }
             Role::ExitGroup if program.root == tracee.tgid => self.ask_usage = NEAR_THE_END,
@@ -169,12 +169,10 @@ impl Tracing {
                     self.descriptors.made(tracee.table, fd as i32, call.args[1]);
                 }
             }
-            Role::Unshare => {
-                if result.error.is_none() && call.args[0] & libc::CLONE_FILES as u64 != 0 {
-                    let own = self.descriptors.copy(tracee.table);
-                    let shared = std::mem::replace(&mut tracee.table, own);
-                    self.descriptors.release(shared);
-                }
+            Role::Unshare if result.error.is_none() && call.args[0] & libc::CLONE_FILES as u64 != 0 => {
+                let own = self.descriptors.copy(tracee.table);
+                let shared = std::mem::replace(&mut tracee.table, own);
+                self.descriptors.release(shared);
             }
             Role::GetAffinity => self.show_affinity(stopped, call, result),
             Role::SetAffinity => {

@@ -53,6 +53,8 @@ pub(crate) struct Fd {
     /// `connect` returned EINPROGRESS at this time.
     pub(crate) connecting: bool,
     pub(crate) connect_at: Option<u64>,
+    /// `connect` failed at once: there never was a connection.
+    pub(crate) refused: bool,
     /// Sends and commands since data was last received.
     pub(crate) sends: u64,
     pub(crate) commands: u64,

@@ -132,20 +132,22 @@ const HOUSEKEEPING: [&str; 9] = [
 impl Commands {
     /// Operations among the commands: no housekeeping, and no PING or ECHO unless there is nothing else.
     pub fn operations(&self) -> u64 {
-        let count = |commands: &BTreeMap<String, u64>| {
-            let working: u64 = commands
-                .iter()
-                .filter(|(name, _)| !HOUSEKEEPING.contains(&name.as_str()) && !is_check(name))
-                .map(|(_, n)| n)
-                .sum();
-            if working > 0 {
-                working
-            } else {
-                Self::checks(commands)
-            }
+        let count = |commands: &BTreeMap<String, u64>| match Self::working(commands) {
+            0 => Self::checks(commands),
+            working => working,
         };
         let sent = count(&self.sent);
         if sent > 0 { sent } else { count(&self.received) }
+    }
+
+    /// Commands that are neither housekeeping nor a check.
+    pub fn working(commands: &BTreeMap<String, u64>) -> u64 {
+        let works = |name: &str| !HOUSEKEEPING.contains(&name) && !is_check(name);
+        commands
+            .iter()
+            .filter(|(name, _)| works(name))
+            .map(|(_, n)| n)
+            .sum()
     }
 
     /// PINGs and ECHOs.

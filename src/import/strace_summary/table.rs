@@ -1,203 +1,9 @@
-//! Tables of `strace -c`, of every version, and the parser that `ltrace -c` shares.
-//!
-//! Columns are taken from the heading, never by position in a fixed layout: `-U` chooses and orders
-//! them, numbers grow out of their columns, and the errors cell of a row is blank when there were none.
+//! The table itself: heading, rows, total, and which number belongs to which column.
 
-use std::io::BufRead;
-use std::ops::ControlFlow;
-
-use super::model::{Imported, ImportedTable, Row, Stated, TimeKind};
-use super::rows::Rows;
-use super::{Head, ImportError, ImportFormat, Importer, Sniff, lines, nothing_of, number, text};
+use super::super::model::{ImportedTable, Row, Stated, TimeKind};
+use super::super::rows::Rows;
+use super::super::{number, text};
 use crate::units::Nanos;
-
-/// The importer.
-pub(super) struct StraceSummary;
-
-impl Importer for StraceSummary {
-    fn format(&self) -> ImportFormat {
-        ImportFormat::StraceSummary
-    }
-
-    fn sniff(&self, head: &Head<'_>) -> Sniff {
-        let table = |line: &[u8]| {
-            Heading::parse(line).is_some_and(|h| !h.columns.contains(&Column::Function))
-                || fragment_row(line).is_some()
-                || line.starts_with(b"System call usage summary for ")
-        };
-        match head.any(table) {
-            // strace that saw no call finish prints its notices and no table.
-            Sniff::No if head.any(|l| is_notice(l) || complaint(l).is_some()) == Sniff::Yes => Sniff::Yes,
-            answer => answer,
-        }
-    }
-
-    fn import(&self, input: &mut dyn BufRead) -> Result<Imported, ImportError> {
-        let mut parser = TableParser::new(Flavour::Strace);
-        let mut imported = Imported::new(self.format());
-        let mut notices = 0_u64;
-        let mut complaints = 0_u64;
-        let mut wall_hint = None;
-        lines::for_each::<()>(input, |line| {
-            let clean = text::unwrap_line(line.text);
-            if is_notice(&clean) {
-                notices += 1;
-            } else if let Some(message) = complaint(&clean) {
-                complaints += 1;
-                if complaints <= 5 {
-                    imported.notes.push(complaint_note(message));
-                }
-            } else {
-                match parser.line(&clean, line.number) {
-                    Took::Part => {}
-                    Took::TooLarge => imported.notes.push(format!(
-                        "line {}: a number does not fit in 64 bits; the row is not counted",
-                        line.number
-                    )),
-                    Took::Not if text::is_noise(&clean) => {}
-                    Took::Not => imported.unknown_lines.add(line.number, line.text),
-                }
-                if let Some(wall) = command_line(&clean) {
-                    wall_hint = Some((wall, line.number));
-                }
-            }
-            ControlFlow::Continue(())
-        })?;
-        let parsed = parser.finish();
-        if parsed.tables.is_empty() && notices + complaints == 0 {
-            return Err(nothing_of(self.format(), &imported.unknown_lines));
-        }
-        if parsed.tables.is_empty() && complaints > 0 {
-            imported.cut("strace complained and printed no table");
-            return Ok(imported);
-        }
-        if parsed.tables.is_empty() {
-            imported.notes.push(
-                "no system call finished during the capture: the process was blocked in one call the whole time, \
-                 which is not the same as no work; /proc/PID/syscall or strace without -c shows the call it is in"
-                    .to_owned(),
-            );
-            return Ok(imported);
-        }
-        imported.time_kind = parsed.time_kind;
-        imported.tables = parsed.tables;
-        for because in parsed.cut {
-            imported.cut(because);
-        }
-        if parsed.time_kind == TimeKind::Unknown {
-            imported.notes.push(
-                "strace -c and strace -c -w print the same heading: the time column may be CPU time (without -w, \
-                 waits are not in it) or wall time (with -w)"
-                    .to_owned(),
-            );
-        }
-        if let Some((wall, line)) = wall_hint {
-            imported.notes.push(format!(
-                "line {line} shows a strace command {}",
-                if wall {
-                    "with -w: the times are then wall time"
-                } else {
-                    "with -c and without -w: the times are then system CPU time"
-                }
-            ));
-        }
-        if imported
-            .tables
-            .iter()
-            .flat_map(|t| &t.rows)
-            .any(|row| row.abi.is_some())
-        {
-            imported.notes.push(
-                "calls of more than one ABI: the same name in another mode is another call, and a 32-bit or x32 \
-                 process took part"
-                    .to_owned(),
-            );
-        }
-        Ok(imported)
-    }
-}
-
-/// Whether a pasted shell line runs `strace -c`, and if so whether with `-w`.
-fn command_line(line: &[u8]) -> Option<bool> {
-    let fields = text::fields(line);
-    let at = fields
-        .iter()
-        .position(|f| f.ends_with(b"strace") && f.len() < 40)?;
-    // A prompt, sudo, time, variables; prose is something else.
-    let prompt = |f: &&[u8]| {
-        f.ends_with(b"$")
-            || f.ends_with(b"#")
-            || f.contains(&b'=')
-            || f.starts_with(b"-")
-            || matches!(*f, b"sudo" | b"time")
-    };
-    if !fields[..at].iter().all(|f| prompt(f)) {
-        return None;
-    }
-    let mut summary = false;
-    let mut wall = false;
-    for field in &fields[at + 1..] {
-        match field.strip_prefix(b"-") {
-            Some(b"-summary-only" | b"-summary") => summary = true,
-            Some(b"-summary-wall-clock") => wall = true,
-            Some(flags) if !flags.starts_with(b"-") => {
-                // Letters up to the first option that takes a value.
-                for flag in flags.iter().take_while(|f| !b"eopsSUaEIObPuX".contains(f)) {
-                    summary |= matches!(flag, b'c' | b'C');
-                    wall |= *flag == b'w';
-                }
-            }
-            Some(_) | None => {}
-        }
-    }
-    summary.then_some(wall)
-}
-
-/// strace's own messages about processes and modes.
-pub(super) fn is_notice(line: &[u8]) -> bool {
-    let line = text::trim(line);
-    let line = line.strip_prefix(b"strace: ").unwrap_or(line);
-    let digits_then = |rest: &[u8]| {
-        let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
-        digits > 0
-            && [
-                " attached",
-                " detached",
-                " resumed",
-                " suspended",
-                " runs in ",
-                " exited",
-            ]
-            .iter()
-            .any(|word| rest[digits..].starts_with(word.as_bytes()))
-    };
-    match line.strip_prefix(b"Process ") {
-        Some(rest) => digits_then(rest),
-        None => line
-            .strip_prefix(b"[ Process PID=")
-            .is_some_and(|rest| rest.starts_with(b" ") || digits_then(rest)),
-    }
-}
-
-/// What else strace says on its own behalf (`strace: attach: ptrace(PTRACE_SEIZE, 7): Operation not permitted`).
-pub(super) fn complaint(line: &[u8]) -> Option<&[u8]> {
-    let message = text::trim(line).strip_prefix(b"strace: ")?;
-    (!message.is_empty() && !is_notice(message)).then_some(message)
-}
-
-/// What a complaint means for the counts.
-pub(super) fn complaint_note(message: &[u8]) -> String {
-    let shown = text::shown(message, 120);
-    if text::contains(message, "not permitted") {
-        format!(
-            "strace was not allowed to trace (“{shown}”): as another user, without CAP_SYS_PTRACE in a container, \
-             under a seccomp or AppArmor profile, with kernel.yama.ptrace_scope above 0, or because something else \
-             traces the process already"
-        )
-    } else {
-        format!("strace said: “{shown}”")
-    }
-}
 
 /// What the columns of a table are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -371,6 +177,11 @@ fn fragment_row(line: &[u8]) -> Option<RawRow<'_>> {
     shape.then_some(row)
 }
 
+/// Whether a line can be a row of a table that lost its heading.
+pub(super) fn is_fragment(line: &[u8]) -> bool {
+    fragment_row(line).is_some()
+}
+
 fn is_syscall_name(name: &[u8]) -> bool {
     name.first()
         .is_some_and(|b| b.is_ascii_alphabetic() || *b == b'_')
@@ -379,7 +190,7 @@ fn is_syscall_name(name: &[u8]) -> bool {
 
 /// Which tool printed the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Flavour {
+pub(in crate::import) enum Flavour {
     /// strace: system calls.
     Strace,
     /// ltrace: functions, whose names may have spaces.
@@ -388,7 +199,7 @@ pub(super) enum Flavour {
 
 /// What became of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Took {
+pub(in crate::import) enum Took {
     /// It is part of a table.
     Part,
     /// It is a row with a number beyond 64 bits.
@@ -399,7 +210,7 @@ pub(super) enum Took {
 
 /// Reads tables line by line.
 #[derive(Debug)]
-pub(super) struct TableParser {
+pub(in crate::import) struct TableParser {
     flavour: Flavour,
     heading: Option<Heading>,
     rows: Rows,
@@ -418,18 +229,18 @@ pub(super) struct TableParser {
 
 /// What a [`TableParser`] found.
 #[derive(Debug)]
-pub(super) struct Parsed {
+pub(in crate::import) struct Parsed {
     /// The tables.
-    pub(super) tables: Vec<ImportedTable>,
+    pub(in crate::import) tables: Vec<ImportedTable>,
     /// Why some are not whole.
-    pub(super) cut: Vec<String>,
+    pub(in crate::import) cut: Vec<String>,
     /// What the times can be.
-    pub(super) time_kind: TimeKind,
+    pub(in crate::import) time_kind: TimeKind,
 }
 
 impl TableParser {
     /// A parser before its first line.
-    pub(super) fn new(flavour: Flavour) -> TableParser {
+    pub(in crate::import) fn new(flavour: Flavour) -> TableParser {
         TableParser {
             flavour,
             heading: None,
@@ -447,7 +258,7 @@ impl TableParser {
     }
 
     /// Whether a line is the heading of such a table.
-    pub(super) fn is_heading(line: &[u8], flavour: Flavour) -> bool {
+    pub(in crate::import) fn is_heading(line: &[u8], flavour: Flavour) -> bool {
         let name = match flavour {
             Flavour::Strace => Column::Name,
             Flavour::Ltrace => Column::Function,
@@ -456,12 +267,12 @@ impl TableParser {
     }
 
     /// Whether the current table has ended with its total line.
-    pub(super) fn is_closed(&self) -> bool {
+    pub(in crate::import) fn is_closed(&self) -> bool {
         self.closed
     }
 
     /// Takes one line, already unwrapped.
-    pub(super) fn line(&mut self, line: &[u8], number: u64) -> Took {
+    pub(in crate::import) fn line(&mut self, line: &[u8], number: u64) -> Took {
         if let Some(mode) = line
             .strip_prefix(b"System call usage summary for ")
             .and_then(|rest| text::trim(rest).strip_suffix(b" mode:"))
@@ -638,7 +449,7 @@ impl TableParser {
     }
 
     /// Ends the last table.
-    pub(super) fn finish(mut self) -> Parsed {
+    pub(in crate::import) fn finish(mut self) -> Parsed {
         self.end();
         Parsed {
             time_kind: if self.had_time {
@@ -700,103 +511,5 @@ impl Cells {
             return false;
         };
         calls > 0 && (time.0 / calls / 1_000).abs_diff(mean) <= 1
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn import(text: &str) -> Imported {
-        StraceSummary.import(&mut text.as_bytes()).unwrap()
-    }
-
-    #[test]
-    fn chosen_columns_in_any_order() {
-        let imported = import(
-            "syscall              calls    errors  longest\n\
-             ---------------- --------- --------- --------\n\
-             read                     3           0.000007\n\
-             access                   1         1 0.000001\n\
-             ---------------- --------- --------- --------\n\
-             total                    4         1 0.000007\n",
-        );
-        let table = &imported.tables[0];
-        assert_eq!(imported.time_kind, TimeKind::None);
-        assert_eq!((table.rows[0].calls(), table.rows[0].errors), (3, Some(0)));
-        assert_eq!(table.rows[0].longest, Some(Nanos(7_000)));
-        assert_eq!((table.rows[1].calls(), table.rows[1].errors), (1, Some(1)));
-        assert_eq!(table.stated.map(|s| (s.calls, s.errors)), Some((4, Some(1))));
-        assert!(!imported.incomplete);
-    }
-
-    #[test]
-    fn cpu_and_wall_side_by_side() {
-        let imported = import(
-            "    seconds  wall-total     calls    errors syscall\n\
-             ----------- ----------- --------- --------- ----------------\n\
-                0.000010    1.000000         2           poll\n\
-             ----------- ----------- --------- --------- ----------------\n\
-                0.000010    1.000000         2           total\n",
-        );
-        let row = &imported.tables[0].rows[0];
-        assert_eq!(
-            (row.time, row.wall),
-            (Some(Nanos(10_000)), Some(Nanos(1_000_000_000)))
-        );
-    }
-
-    #[test]
-    fn a_markdown_table_and_a_container_prefix() {
-        let piped = import(
-            "| % time | seconds | usecs/call | calls | errors | syscall |\n|---|---|---|---|---|---|\n\
-             | 60.00 | 0.000006 | 3 | 2 | 1 | read |\n| 40.00 | 0.000004 | 2 | 2 |  | write |\n",
-        );
-        assert_eq!(piped.tables[0].rows[1].calls(), 2);
-        let prefixed = import(
-            "php_1  | % time     seconds  usecs/call     calls    errors syscall\n\
-             php_1  | 100.00    0.000004           2         2         1 read\n",
-        );
-        assert_eq!(prefixed.tables[0].rows[0].errors, Some(1));
-    }
-
-    #[test]
-    fn old_totals_without_a_mean_and_new_ones_without_errors() {
-        let old = import(
-            "% time     seconds  usecs/call     calls    errors syscall\n 99.00    0.000012           4         3           read\n\
-              1.00    0.000000           0         2         2 access\n100.00    0.000012                     5         2 total\n",
-        );
-        assert_eq!(
-            old.tables[0].stated.map(|s| (s.calls, s.errors)),
-            Some((5, Some(2)))
-        );
-        let new = import(
-            "% time     seconds  usecs/call     calls    errors syscall\n100.00    0.000012           4         3           read\n\
-             100.00    0.000012           4         3           total\n",
-        );
-        assert_eq!(
-            new.tables[0].stated.map(|s| (s.calls, s.errors)),
-            Some((3, Some(0)))
-        );
-    }
-
-    #[test]
-    fn a_cut_table_says_so_and_a_too_large_number_too() {
-        let imported = import(
-            "% time     seconds  usecs/call     calls    errors syscall\n 60.00    0.000006           3         2         1 read\n\
-              40.00    0.000004           3         99999999999999999999         1 write\n",
-        );
-        assert!(imported.incomplete);
-        assert_eq!(imported.tables[0].rows.len(), 1);
-        assert!(imported.notes.iter().any(|n| n.contains("64 bits")));
-    }
-
-    #[test]
-    fn the_command_line_is_a_hint() {
-        assert_eq!(command_line(b"$ strace -c -w php x.php"), Some(true));
-        assert_eq!(command_line(b"# sudo strace -cfw -p 1"), Some(true));
-        assert_eq!(command_line(b"strace -f -c -e write x"), Some(false));
-        assert_eq!(command_line(b"strace -p 5"), None);
-        assert_eq!(command_line(b"we used strace and then -c"), None);
     }
 }

@@ -1,31 +1,19 @@
-//! Pasted system state: `/proc/PID/limits`, sysctls, `ss`, `netstat -s`, server log lines, clocksources.
-//!
-//! People paste a shell session: a prompt with a command, then its output. The command says what a bare
-//! number means. Everything recognised becomes a named value; rules compare them.
+//! A pasted shell session, line by line: what a line is, and the values it holds.
 
 use std::collections::BTreeMap;
-use std::io::BufRead;
-use std::ops::ControlFlow;
 
 use serde_json::Value;
 
-use super::model::Imported;
-use super::{Head, ImportError, ImportFormat, Importer, Sniff, lines, nothing_of, number, text};
-
-/// The importer of `/proc/PID/limits`, `prlimit` and `ulimit -a`.
-pub(super) struct ProcLimits;
-/// The importer of network and descriptor state.
-pub(super) struct NetState;
-/// The importer of clocksources.
-pub(super) struct Clocksource;
+use super::super::{errnos, number, text};
 
 /// Values kept; foreign text can hold any number of sysctls.
 const MOST_VALUES: usize = 512;
 
 /// Reads a session line by line.
 #[derive(Debug, Default)]
-struct Session {
-    values: BTreeMap<String, Value>,
+pub(super) struct Session {
+    /// What was recognised so far.
+    pub(super) values: BTreeMap<String, Value>,
     /// The command whose output follows.
     command: String,
     /// Lines of output since.
@@ -57,7 +45,7 @@ impl Session {
     }
 
     /// Takes a line; whether it was recognised.
-    fn line(&mut self, line: &[u8]) -> bool {
+    pub(super) fn line(&mut self, line: &[u8]) -> bool {
         let line = text::trim(line);
         if line.is_empty() || line.len() > 4096 {
             return line.is_empty();
@@ -76,6 +64,21 @@ impl Session {
             || self.socket_line(line)
             || self.answer(line)
             || self.error_text(line)
+    }
+
+    /// A number beside its words tells on which system the text was made.
+    fn number_is_of(&mut self, number: u64, name: &str) {
+        let Ok(number) = u32::try_from(number) else { return };
+        let linux = i32::try_from(number).is_ok_and(|n| crate::tally::Errno(n).name() == name);
+        let bsd = errnos::name_of(errnos::System::Bsd, number) == Some(name);
+        let solaris = errnos::name_of(errnos::System::Solaris, number) == Some(name);
+        let system = match (linux, bsd, solaris) {
+            (true, false, _) => "Linux",
+            (false, true, _) => "a BSD or macOS (on Linux that number is another error)",
+            (false, false, true) => "Solaris",
+            _ => return,
+        };
+        self.set("error_numbers_of", system);
     }
 
     /// The output of a command that prints a bare value.
@@ -264,11 +267,9 @@ impl Session {
             return true;
         }
         // systemd: LimitNOFILE=65536
-        if let Some(value) = line.strip_prefix(b"LimitNOFILE=") {
-            if let Some(n) = number::uint(value) {
-                self.set("systemd_nofile", n);
-                return true;
-            }
+        if let Some(n) = line.strip_prefix(b"LimitNOFILE=").and_then(number::uint) {
+            self.set("systemd_nofile", n);
+            return true;
         }
         false
     }
@@ -497,18 +498,59 @@ impl Session {
             ("Connection reset by peer", "ECONNRESET"),
             ("Broken pipe", "EPIPE"),
         ];
-        let Some((_, name)) = texts.iter().find(|(words, _)| text::contains(line, words)) else {
-            return false;
+        let by_words = texts
+            .iter()
+            .find(|(words, _)| text::contains(line, words))
+            .map(|(_, name)| *name);
+        let went_away = text::contains(line, "went away");
+        let number = error_number(line);
+        if let (Some(number), Some(name)) = (number, by_words) {
+            self.number_is_of(number, name);
+        }
+        let name = match (by_words, number) {
+            (Some(name), _) => name.to_owned(),
+            (None, _) if went_away => "WENT_AWAY".to_owned(),
+            // A number without words: Linux's, until something says otherwise.
+            (None, Some(number)) => match i32::try_from(number) {
+                Ok(number) => crate::tally::Errno(number).name().into_owned(),
+                Err(_) => return false,
+            },
+            (None, None) => return false,
         };
         let mut list = match self.values.get("error_texts") {
             Some(Value::Object(list)) => list.clone(),
             Some(_) | None => serde_json::Map::new(),
         };
-        let n = list.get(*name).and_then(Value::as_u64).unwrap_or(0);
-        list.insert((*name).to_owned(), Value::from(n + 1));
+        let n = list.get(&name).and_then(Value::as_u64).unwrap_or(0);
+        if list.len() >= 32 && n == 0 {
+            return true;
+        }
+        list.insert(name, Value::from(n + 1));
         self.set("error_texts", list);
         true
     }
+}
+
+/// The errno in a client's text: `(99)`, `[115]`, `(61: Connection refused)`, `os error 24`, `Error 111`.
+fn error_number(line: &[u8]) -> Option<u64> {
+    let words = [
+        "fail", "error", "Error", "connect", "progress", "refused", "assign",
+    ];
+    if !words.iter().any(|word| text::contains(line, word)) {
+        return None;
+    }
+    for (i, byte) in line.iter().enumerate() {
+        if !matches!(byte, b'(' | b'[') {
+            continue;
+        }
+        let rest = &line[i + 1..];
+        let rest = rest.strip_prefix(b"os error ").unwrap_or(rest);
+        let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+        if (1..=3).contains(&digits) && matches!(rest.get(digits), Some(b')' | b']' | b':')) {
+            return number::uint(&rest[..digits]).filter(|n| (1..=150).contains(n));
+        }
+    }
+    None
 }
 
 fn limit(word: &str) -> Option<Value> {
@@ -572,192 +614,4 @@ fn peer(command: &str) -> Option<String> {
         }
     }
     None
-}
-
-fn session(input: &mut dyn BufRead, imported: &mut Imported) -> Result<bool, ImportError> {
-    let mut session = Session::default();
-    lines::for_each::<()>(input, |line| {
-        let clean = text::unwrap_line(line.text);
-        if !session.line(&clean) && !text::is_noise(&clean) {
-            imported.unknown_lines.add(line.number, line.text);
-        }
-        ControlFlow::Continue(())
-    })?;
-    let found = !session.values.is_empty();
-    imported.values = session.values;
-    imported.notes.push(
-        "these are settings and counters of a system, not calls: there is no table of calls here".to_owned(),
-    );
-    Ok(found)
-}
-
-/// The values that the first lines of an input hold.
-fn values(head: &Head<'_>) -> BTreeMap<String, Value> {
-    let mut session = Session::default();
-    for line in &head.lines {
-        session.line(line);
-    }
-    session.values
-}
-
-impl Importer for ProcLimits {
-    fn format(&self) -> ImportFormat {
-        ImportFormat::ProcLimits
-    }
-
-    fn sniff(&self, head: &Head<'_>) -> Sniff {
-        let heading = |line: &[u8]| {
-            let line = text::trim(line);
-            line.starts_with(b"Limit ") && text::contains(line, "Soft Limit")
-                || line.starts_with(b"RESOURCE DESCRIPTION")
-                || line.starts_with(b"core file size") && text::contains(line, "-c)")
-        };
-        match head.any(heading) {
-            // Beside other state it is one part of a session.
-            Sniff::Yes
-                if values(head)
-                    .keys()
-                    .all(|key| key.ends_with("_soft") || key.ends_with("_hard")) =>
-            {
-                Sniff::Yes
-            }
-            Sniff::Yes => Sniff::No,
-            other => other,
-        }
-    }
-
-    fn import(&self, input: &mut dyn BufRead) -> Result<Imported, ImportError> {
-        let mut imported = Imported::new(self.format());
-        if !session(input, &mut imported)? {
-            return Err(nothing_of(self.format(), &imported.unknown_lines));
-        }
-        Ok(imported)
-    }
-}
-
-impl Importer for NetState {
-    fn format(&self) -> ImportFormat {
-        ImportFormat::NetState
-    }
-
-    fn sniff(&self, head: &Head<'_>) -> Sniff {
-        if !values(head).is_empty() {
-            Sniff::Yes
-        } else if head.whole {
-            Sniff::No
-        } else {
-            Sniff::NeedMore
-        }
-    }
-
-    fn import(&self, input: &mut dyn BufRead) -> Result<Imported, ImportError> {
-        let mut imported = Imported::new(self.format());
-        if !session(input, &mut imported)? {
-            return Err(nothing_of(self.format(), &imported.unknown_lines));
-        }
-        Ok(imported)
-    }
-}
-
-impl Importer for Clocksource {
-    fn format(&self) -> ImportFormat {
-        ImportFormat::Clocksource
-    }
-
-    fn sniff(&self, head: &Head<'_>) -> Sniff {
-        match head.any(|line| text::contains(line, "clocksource")) {
-            Sniff::Yes
-                if values(head)
-                    .keys()
-                    .all(|key| matches!(key.as_str(), "current" | "available")) =>
-            {
-                if values(head).is_empty() {
-                    Sniff::No
-                } else {
-                    Sniff::Yes
-                }
-            }
-            Sniff::Yes => Sniff::No,
-            other => other,
-        }
-    }
-
-    fn import(&self, input: &mut dyn BufRead) -> Result<Imported, ImportError> {
-        let mut imported = Imported::new(self.format());
-        if !session(input, &mut imported)? {
-            return Err(nothing_of(self.format(), &imported.unknown_lines));
-        }
-        Ok(imported)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(text: &str) -> BTreeMap<String, Value> {
-        NetState.import(&mut text.as_bytes()).unwrap().values
-    }
-
-    #[test]
-    fn headings_of_ss_are_not_sockets() {
-        let with = read("# ss -tan state time-wait dst 10.0.0.20:6379 | wc -l\n28190\n");
-        assert_eq!(with["time_wait_to_peer"], 28189);
-        let without = read("$ ss -Htan state time-wait | wc -l\n28190\n");
-        assert_eq!(without["time_wait"], 28190);
-        let grep = read("root@h:~# netstat -an | grep TIME_WAIT | wc -l\n5\n");
-        assert_eq!(grep["time_wait"], 5);
-    }
-
-    #[test]
-    fn sysctls_in_three_forms() {
-        assert_eq!(
-            read("net.ipv4.ip_local_port_range = 32768\t60999\n")["ports"],
-            28232
-        );
-        assert_eq!(
-            read("$ cat /proc/sys/net/ipv4/tcp_tw_reuse\n2\n")["tcp_tw_reuse"],
-            2
-        );
-        assert_eq!(read("$ sysctl -n net.core.somaxconn\n128\n")["somaxconn"], 128);
-    }
-
-    #[test]
-    fn redis_says_what_it_got() {
-        let values = read(
-            "# You requested maxclients of 10000 requiring at least 10032 max file descriptors.\n\
-             1:M Server can't set maximum open files to 10032 because of OS error: Operation not permitted.\n\
-             1:M Current maximum open files is 4096. maxclients has been reduced to 4064 to compensate for low ulimit.\n",
-        );
-        assert_eq!(values["maxclients_effective"], 4064);
-        assert_eq!(values["nofile_server"], 4096);
-    }
-
-    #[test]
-    fn hostile_numbers_are_not_values() {
-        assert!(
-            NetState
-                .import(&mut &b"net.core.somaxconn = 99999999999999999999999\n"[..])
-                .is_err()
-        );
-        assert!(
-            NetState
-                .import(&mut &b"net.ipv4.ip_local_port_range = 60999 32768\n"[..])
-                .is_err()
-        );
-    }
-
-    #[test]
-    fn limits_of_prlimit_and_ulimit() {
-        let values = read("NOFILE     max number of open files                1024    524288 files\n");
-        assert_eq!(values["nofile_hard"], 524288);
-        assert_eq!(
-            read("open files                          (-n) 1024\n")["nofile_soft"],
-            1024
-        );
-        assert_eq!(
-            read("Max open files            unlimited            unlimited            files\n")["nofile_soft"],
-            "unlimited"
-        );
-    }
 }

@@ -1,0 +1,5 @@
+#![no_main]
+
+mod whole_way;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| whole_way::run(Some(systally::import::ImportFormat::StraceSummary), data));

@@ -1,0 +1,265 @@
+//! EXPECTED_ERRORS, UNEXPECTED_ERRORS: which of the counted errors are normal traffic.
+
+use super::super::finding::{Doc, Finding, Rule, Severity};
+use super::{SOCKET_RECEIVES, Table, Trace, bare, spin, traces};
+use crate::import::Row;
+use crate::record::Record;
+use crate::units::Grouped;
+
+pub(super) struct Errors;
+
+const DOCS: &[Doc] = &[
+    Doc {
+        code: "EXPECTED_ERRORS",
+        means: "Errors of the table or log that belong to normal traffic: receives that found nothing yet (EAGAIN), \
+                connects under way (EINPROGRESS), searches for files (ENOENT), restarts after a signal (ERESTART…).",
+        measured: "Errnos by call where they are told; else the calls that usually fail so, with a question mark.",
+        wrong_when: "The same errno stands for trouble in another place: EAGAIN from connect to a UNIX socket is a full queue, \
+                     and EAGAIN again and again without a wait is a busy loop.",
+        todo: "Nothing, unless another finding names them.",
+    },
+    Doc {
+        code: "UNEXPECTED_ERRORS",
+        means: "Errors that are not part of normal traffic.",
+        measured: "Errnos by call.",
+        wrong_when: "The program tries several ways and expects some to fail.",
+        todo: "Look at the calls with strace -e trace=NAME.",
+    },
+];
+
+impl Rule for Errors {
+    fn docs(&self) -> &'static [Doc] {
+        DOCS
+    }
+
+    fn check(&self, record: &Record) -> Vec<Finding> {
+        traces(record)
+            .flat_map(|trace| trace.tables().collect::<Vec<_>>())
+            .flat_map(|table| errors(&table))
+            .collect()
+    }
+}
+
+/// Why an errno of a call is normal.
+fn normal(trace: &Trace<'_>, call: &str, errno: &str) -> Option<&'static str> {
+    let receive = SOCKET_RECEIVES.contains(&call) || matches!(call, "read" | "readv");
+    let path = matches!(
+        call,
+        "open"
+            | "openat"
+            | "openat2"
+            | "stat"
+            | "stat64"
+            | "lstat"
+            | "lstat64"
+            | "newfstatat"
+            | "statx"
+            | "access"
+            | "faccessat"
+            | "faccessat2"
+            | "readlink"
+            | "readlinkat"
+            | "unlink"
+            | "unlinkat"
+            | "execve"
+            | "getattrlist"
+    );
+    let why = match errno {
+        "EAGAIN" if receive && !spin::spins(trace) => "nothing to read yet",
+        "EAGAIN" if call.contains("futex") || call.starts_with("accept") => "another was faster",
+        "EINPROGRESS" if call.starts_with("connect") && !timed_out(trace) => "non-blocking connect under way",
+        "ENOENT" | "ENOTDIR" if path => "path search",
+        "EINVAL" if call.starts_with("readlink") => "not a link",
+        "ENOTTY" if call.starts_with("ioctl") => "not a terminal",
+        "ECHILD" if call.starts_with("wait") => "no child left",
+        "ETIMEDOUT" if call.contains("futex") => "a time-out of the program",
+        "ENODATA" if call.contains("xattr") => "no such attribute",
+        _ if errno.starts_with("ERESTART") => "interrupted by a signal and restarted",
+        _ => return None,
+    };
+    Some(why)
+}
+
+/// EINPROGRESS whose wait ran out is a connect that timed out.
+fn timed_out(trace: &Trace<'_>) -> bool {
+    trace.peers().any(|(_, peer)| {
+        peer.connects.contains_key("EINPROGRESS") && peer.sends == 0 && !peer.timed_out.is_empty()
+    })
+}
+
+/// Errors that a rule of their own speaks of.
+fn told_elsewhere(trace: &Trace<'_>, call: &str, errno: &str) -> bool {
+    let connect = call.starts_with("connect");
+    match errno {
+        "EMFILE" | "ENFILE" => true,
+        "EADDRNOTAVAIL" | "ECONNREFUSED" | "ETIMEDOUT" => connect || errno == "EADDRNOTAVAIL",
+        "EAGAIN" => connect || spin::spins(trace),
+        _ => false,
+    }
+}
+
+/// The likely name of a call that the tool knew by number only.
+fn likely_name(call: &str) -> &str {
+    let number = call
+        .strip_prefix("syscall_0x")
+        .and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    number
+        .and_then(|number| {
+            crate::tally::Syscall {
+                abi: crate::tally::Abi::X86_64,
+                number,
+            }
+            .bare_name()
+        })
+        .unwrap_or(call)
+}
+
+fn errors(table: &Table<'_>) -> Vec<Finding> {
+    let mut expected: Vec<String> = Vec::new();
+    let mut unexpected: Vec<String> = Vec::new();
+    let (mut normal_count, mut bad_count, mut total) = (0_u64, 0_u64, 0_u64);
+    for row in table.rows() {
+        let failed = row.errors.unwrap_or(0);
+        total = total.saturating_add(failed);
+        for (errno, n) in &row.errnos {
+            let call = likely_name(&row.syscall);
+            if told_elsewhere(&table.trace, call, bare(errno)) {
+                continue;
+            }
+            match normal(&table.trace, call, bare(errno)) {
+                Some(why) => {
+                    normal_count = normal_count.saturating_add(*n);
+                    expected.push(format!("{} {errno} {} ({why})", row.syscall, Grouped(*n)));
+                }
+                None => {
+                    bad_count = bad_count.saturating_add(*n);
+                    unexpected.push(format!("{} {errno} {}", row.syscall, Grouped(*n)));
+                }
+            }
+        }
+        let named: u64 = row.errnos.values().sum();
+        if failed > named {
+            expected.extend(guess(table, row, failed - named));
+        }
+    }
+    let mut out = Vec::new();
+    if !expected.is_empty() {
+        let all = if normal_count == total && total > 0 {
+            match total {
+                1 => "the only error is an expected one and not a failure: ".to_owned(),
+                _ => format!(
+                    "all {} errors are expected ones and not failures: ",
+                    Grouped(total)
+                ),
+            }
+        } else {
+            "normal traffic and not failures: ".to_owned()
+        };
+        out.push(
+            table
+                .finding("EXPECTED_ERRORS", Severity::Info)
+                .with("expected", normal_count)
+                .with("errors", total)
+                .says(format!("{all}{}", expected.join("; "))),
+        );
+    }
+    if !unexpected.is_empty() {
+        out.push(
+            table
+                .finding("UNEXPECTED_ERRORS", Severity::Warning)
+                .with("unexpected", bad_count)
+                .with("errors", total)
+                .says(format!(
+                    "errors that are not normal traffic: {}",
+                    unexpected.join("; ")
+                ))
+                .try_next("a trace of those calls with their arguments (strace -e trace=NAME -y)"),
+        );
+    }
+    out
+}
+
+/// What errors without errnos usually are, said as a guess.
+fn guess(table: &Table<'_>, row: &Row, failed: u64) -> Option<String> {
+    let interrupted = table.row("restart_syscall").is_some() || table.row("rt_sigreturn").is_some();
+    let of = format!("{} {} of {}", row.syscall, Grouped(failed), Grouped(row.calls()));
+    let call = row.syscall.as_str();
+    let ops = table.ops();
+    let rate = ops
+        .filter(|ops| ops.count > 1)
+        .map(|ops| {
+            let unit = if ops.known { "per operation" } else { "per reply" };
+            format!(", {} {unit}", short(ops.per_op(failed)))
+        })
+        .unwrap_or_default();
+    let why = if SOCKET_RECEIVES.contains(&call) {
+        "EAGAIN probes most likely, which are expected"
+    } else if call == "connect" {
+        if failed == row.calls() {
+            "all of them: EINPROGRESS of non-blocking connects is possible and expected; ask for the errno (strace -e trace=connect)"
+        } else {
+            "EINPROGRESS of non-blocking connects is possible; ask for the errno (strace -e trace=connect)"
+        }
+    } else if matches!(call, "restart_syscall" | "rt_sigreturn") {
+        "the return of an interrupted call passes through it"
+    } else if matches!(call, "read" | "readv" | "wait4" | "select" | "poll" | "nanosleep") && interrupted {
+        "may be ERESTARTSYS: strace -c counts an interrupted and restarted call as an error and counts the restart as a call"
+    } else if matches!(call, "read" | "readv" | "accept" | "accept4") {
+        "EAGAIN of non-blocking descriptors most likely"
+    } else if call.contains("futex") {
+        "EAGAIN or ETIMEDOUT most likely, which are expected"
+    } else if is_path(call) {
+        "ENOENT of searches most likely"
+    } else {
+        return None;
+    };
+    Some(format!("{of}{rate} ({why})"))
+}
+
+fn is_path(call: &str) -> bool {
+    ["open", "stat", "access", "readlink"]
+        .iter()
+        .any(|part| call.contains(part))
+}
+
+fn short(rate: f64) -> String {
+    if rate >= 0.1 {
+        format!("{rate:.1}")
+    } else {
+        format!("{rate:.2}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::explain::trace::testing::{clean, find, found, has};
+
+    #[test]
+    fn what_is_normal_and_what_is_not() {
+        let text = "recvfrom(4, 0x7f, 1, MSG_PEEK, NULL, NULL) = -1 EAGAIN (Resource temporarily unavailable)\n\
+                    openat(AT_FDCWD, \"/a\", O_RDONLY) = -1 ENOENT (No such file or directory)\n\
+                    write(4, \"x\", 1) = -1 EPIPE (Broken pipe)\n";
+        let findings = found(text);
+        assert!(
+            find(&findings, "EXPECTED_ERRORS")
+                .unwrap()
+                .says
+                .contains("path search")
+        );
+        let bad = find(&findings, "UNEXPECTED_ERRORS").unwrap();
+        assert!(bad.says.contains("EPIPE") && !bad.says.contains("ENOENT"));
+    }
+
+    #[test]
+    fn eagain_of_a_connect_is_not_normal() {
+        let text = "connect(6, {sa_family=AF_UNIX, sun_path=\"/r.sock\"}, 24) = -1 EAGAIN (Resource temporarily unavailable)\n";
+        let findings = found(text);
+        assert!(find(&findings, "EXPECTED_ERRORS").is_none());
+    }
+
+    #[test]
+    fn no_errors_no_finding() {
+        assert!(!has(&clean(3), "EXPECTED_ERRORS"));
+        assert!(!has(&clean(3), "UNEXPECTED_ERRORS"));
+    }
+}
