@@ -251,18 +251,19 @@ impl ServerView {
 
     /// Adds another span.
     pub fn merge(&mut self, other: &ServerView) {
+        let add = |sum: &mut u64, n: u64| *sum = sum.saturating_add(n);
         for (name, n) in &other.commands {
-            *self.commands.entry(name.clone()).or_default() += n;
+            add(self.commands.entry(name.clone()).or_default(), *n);
         }
         for (name, n) in &other.failed {
-            *self.failed.entry(name.clone()).or_default() += n;
+            add(self.failed.entry(name.clone()).or_default(), *n);
         }
         self.busy = match (self.busy, other.busy) {
             (Some(a), Some(b)) => Some(a + b),
             (a, b) => a.or(b),
         };
-        self.connections += other.connections;
-        self.rejected += other.rejected;
+        add(&mut self.connections, other.connections);
+        add(&mut self.rejected, other.rejected);
     }
 }
 
