@@ -258,15 +258,6 @@ pub fn forget_variable(name: &str) {
     }
 }
 
-/// Whether this process ignores a signal, because its parent said so (nohup, a background job).
-pub fn is_ignored(signal: i32) -> bool {
-    // SAFETY: all zeroes are a valid sigaction.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: nothing is set, and what is read is live.
-    let read = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
-    read == 0 && action.sa_sigaction == libc::SIG_IGN
-}
-
 /// Ends this process by `signal`, as a child of ours ended, without a core file of our own. Returns only
 /// when the signal does not kill.
 pub fn die_by(signal: i32) {
