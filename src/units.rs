@@ -153,6 +153,12 @@ impl<T> Measured<T> {
     }
 }
 
+/// The sum of counts that may come from outside, where a hostile one must not overflow: it stops at the
+/// largest number there is.
+pub fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
+    counts.into_iter().fold(0, u64::saturating_add)
+}
+
 /// Makes text from outside (a file, a process name, a server's reply) safe to show: control characters,
 /// escapes and line breaks become `\u{..}`-style escapes, and it is cut at `limit` characters.
 pub fn escape(text: &str, limit: usize) -> String {

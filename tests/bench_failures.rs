@@ -133,7 +133,7 @@ fn server_of(running: &Running) -> Pid {
     let family = running.family();
     let found = family
         .iter()
-        .find(|(_, command)| command.contains("redis-server"));
+        .find(|(_, command)| command.contains("redis-server 127.0.0.1:"));
     Pid::from_raw(found.unwrap_or_else(|| panic!("no server in {family:?}")).0)
 }
 
@@ -219,7 +219,7 @@ fn busy_server(running: &Running) -> Pid {
         let family = running.family();
         if let Some((pid, _)) = family
             .iter()
-            .find(|(_, command)| command.contains("redis-server"))
+            .find(|(_, command)| command.contains("redis-server 127.0.0.1:"))
         {
             break Pid::from_raw(*pid);
         }

@@ -2,7 +2,7 @@
 //!
 //! Everybody on a machine can read the arguments of a process. When they hold a password, systally
 //! replaces itself by itself (execve(2)) with `***` in its place and the password in an environment
-//! variable, which only the same user can read; workers get that variable emptied.
+//! variable, which only the same user can read, and takes it from there before it starts anything.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -12,14 +12,15 @@ use std::process::Command;
 use anyhow::{Context, anyhow};
 
 use crate::cli::ServerArgs;
+use crate::sys::process::forget_variable;
 use crate::units::escape;
 
 const MASK: &str = "***";
 const PASS: &str = "SYSTALLY_HIDDEN_PASS";
 const URI: &str = "SYSTALLY_HIDDEN_URI";
 
-/// Variables that may hold a password; programs that systally starts get them emptied.
-pub const VARIABLES: [&str; 3] = [PASS, URI, "REDISCLI_AUTH"];
+/// Variables that may hold a password; programs that systally starts do not get them.
+const VARIABLES: [&str; 3] = [PASS, URI, "REDISCLI_AUTH"];
 
 /// Moves a password from the arguments into the environment, or takes it back from there after that.
 ///
@@ -44,6 +45,7 @@ pub fn hide(args: &mut ServerArgs) -> anyhow::Result<()> {
         .filter(|p| mentions(&given, p))
         .map(str::to_owned);
     if pass.is_none() && uri_password.is_none() {
+        VARIABLES.into_iter().for_each(forget_variable);
         return Ok(());
     }
     let program = env::current_exe().context("cannot find the systally program to hide the password")?;

@@ -3,6 +3,7 @@
 use super::finding::{Doc, Finding, Rule, Severity};
 use super::row::{Mode, Row, known, round2};
 use crate::record::Record;
+use crate::units::total;
 
 pub(super) struct ConnectionPerOperation;
 
@@ -63,9 +64,9 @@ fn by_server(row: &Row<'_>) -> Option<f64> {
     let rounds = &row.timed()?.rounds;
     let mut connections = 0_u64;
     for round in rounds {
-        connections += round.server.known()?.connections;
+        connections = connections.saturating_add(round.server.known()?.connections);
     }
-    let ops: u64 = rounds.iter().map(|round| round.ops.0).sum();
+    let ops = total(rounds.iter().map(|round| round.ops.0));
     (ops > 0).then(|| connections as f64 / ops as f64)
 }
 

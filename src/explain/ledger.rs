@@ -4,7 +4,7 @@ use super::finding::{Doc, Finding, Rule, Severity};
 use super::row::Row;
 use crate::record::{Record, ServerOrigin};
 use crate::strategy::contract::Op;
-use crate::units::Grouped;
+use crate::units::{Grouped, total};
 
 pub(super) struct Ledger;
 
@@ -51,12 +51,8 @@ fn check(row: &Row<'_>) -> Option<Finding> {
         claimed = claimed.saturating_add(round.ops.0);
         asked = asked.saturating_add(round.asked.0);
         served = served.saturating_add(view.served(op.commands()));
-        failed = failed.saturating_add(
-            op.commands()
-                .iter()
-                .filter_map(|name| view.failed.get(*name))
-                .sum(),
-        );
+        let refused = op.commands().iter().filter_map(|name| view.failed.get(*name));
+        failed = failed.saturating_add(total(refused.copied()));
     }
     let finding = |code, severity| {
         Finding::about(row, code, severity)

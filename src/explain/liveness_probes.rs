@@ -90,7 +90,10 @@ fn by_command(row: &Row<'_>) -> f64 {
         .iter()
         .filter_map(|round| Some((round.server.known()?, round.ops.0)));
     let (asked, ops) = views.fold((0, 0), |(asked, ops), (view, n)| {
-        (asked + view.served(probes), ops + n)
+        (
+            u64::saturating_add(asked, view.served(probes)),
+            u64::saturating_add(ops, n),
+        )
     });
     if ops == 0 { 0.0 } else { asked as f64 / ops as f64 }
 }

@@ -82,7 +82,7 @@ fn check(row: &Row<'_>) -> Option<Finding> {
             ),
             format!(
                 "start the server with LimitNOFILE / ulimit -n >= {}+{RESERVED}, then maxclients; or QUIT before close",
-                demand + 1
+                demand.saturating_add(1)
             ),
         )
     } else {
@@ -91,7 +91,7 @@ fn check(row: &Row<'_>) -> Option<Finding> {
             format!("the server turned connections away at {limit}"),
             format!(
                 "CONFIG SET maxclients {} or more; or persistent connections; or QUIT before close",
-                demand + 1
+                demand.saturating_add(1)
             ),
         )
     };

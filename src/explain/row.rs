@@ -6,7 +6,7 @@ use super::evidence::Fact;
 use super::symptom::Symptom;
 use crate::record::{CallCounts, Counted, Failure, FailureKind, PhaseCounts, Record, Status};
 use crate::record::{StrategyResult, Timed, Verdict};
-use crate::units::Measured;
+use crate::units::{Measured, total};
 
 /// Calls that wait for a descriptor.
 pub(super) const WAITS: &[&str] = &[
@@ -200,29 +200,27 @@ impl<'a> Row<'a> {
 
     /// How often one of these calls failed with an errno in the counted pass, all phases.
     pub(super) fn kernel(&self, calls: &[&str], errno: &str) -> u64 {
-        self.all_phases()
-            .flat_map(|phase| calls.iter().filter_map(|call| phase.syscalls.get(*call)))
-            .filter_map(|call| call.errors.known()?.get(errno))
-            .sum()
+        let counts = self
+            .all_phases()
+            .flat_map(|phase| calls.iter().filter_map(|call| phase.syscalls.get(*call)));
+        total(counts.filter_map(|call| call.errors.known()?.get(errno).copied()))
     }
 
     /// One number over these calls in the measured window, per operation; `None` when the operations are
     /// not known.
     pub(super) fn per_op(&self, calls: &[&str], of: impl Fn(&CallCounts) -> u64) -> Option<f64> {
         let counted = self.counted()?;
-        let sum = calls
+        let counts = calls
             .iter()
-            .filter_map(|call| counted.phases.run_loop.syscalls.get(*call))
-            .map(of)
-            .sum();
-        counted.ops?.per_op(sum)
+            .filter_map(|call| counted.phases.run_loop.syscalls.get(*call));
+        counted.ops?.per_op(total(counts.map(of)))
     }
 
     /// Operations asked for, over all rounds and the counted pass.
     pub(super) fn lost_share(&self) -> Option<f64> {
         let rounds = &self.timed()?.rounds;
-        let asked: u64 = rounds.iter().map(|round| round.asked.0).sum();
-        let done: u64 = rounds.iter().map(|round| round.ops.0).sum();
+        let asked = total(rounds.iter().map(|round| round.asked.0));
+        let done = total(rounds.iter().map(|round| round.ops.0));
         (asked > 0).then(|| asked.saturating_sub(done) as f64 / asked as f64)
     }
 

@@ -38,7 +38,7 @@ fn unexplained(row: &Row<'_>) -> Option<Finding> {
     if symptoms.is_empty() && row.result.status != Status::Failed {
         return None;
     }
-    let total: u64 = symptoms.values().map(|seen| seen.count).sum();
+    let total = crate::units::total(symptoms.values().map(|seen| seen.count));
     let words: Vec<String> = symptoms
         .values()
         .map(|seen| format!("{} x {}", seen.count, seen.text))

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::explain::Finding;
 use crate::import::Imported;
-use crate::units::{Measured, Nanos, Ops};
+use crate::units::{Measured, Nanos, Ops, total};
 
 pub use failure::{Failure, FailureKind, Stage};
 pub use latency::Latency;
@@ -242,23 +242,28 @@ pub struct ServerView {
 impl ServerView {
     /// How many of the named commands it served.
     pub fn served(&self, commands: &[&str]) -> u64 {
-        commands.iter().filter_map(|name| self.commands.get(*name)).sum()
+        total(
+            commands
+                .iter()
+                .filter_map(|name| self.commands.get(*name).copied()),
+        )
     }
 
     /// Adds another span.
     pub fn merge(&mut self, other: &ServerView) {
+        let add = |sum: &mut u64, n: u64| *sum = sum.saturating_add(n);
         for (name, n) in &other.commands {
-            *self.commands.entry(name.clone()).or_default() += n;
+            add(self.commands.entry(name.clone()).or_default(), *n);
         }
         for (name, n) in &other.failed {
-            *self.failed.entry(name.clone()).or_default() += n;
+            add(self.failed.entry(name.clone()).or_default(), *n);
         }
         self.busy = match (self.busy, other.busy) {
             (Some(a), Some(b)) => Some(a + b),
             (a, b) => a.or(b),
         };
-        self.connections += other.connections;
-        self.rejected += other.rejected;
+        add(&mut self.connections, other.connections);
+        add(&mut self.rejected, other.rejected);
     }
 }
 

@@ -248,6 +248,25 @@ pub fn is_ignored(signal: i32) -> bool {
     read == 0 && action.sa_sigaction == libc::SIG_IGN
 }
 
+/// Takes a variable out of the environment that programs started from here inherit. Does nothing once this
+/// process has a second thread, so call it first thing.
+pub fn forget_variable(name: &str) {
+    let alone = std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1);
+    if alone {
+        // SAFETY: no other thread exists that could read or change the environment meanwhile.
+        unsafe { std::env::remove_var(name) };
+    }
+}
+
+/// Whether this process ignores a signal, because its parent said so (nohup, a background job).
+pub fn is_ignored(signal: i32) -> bool {
+    // SAFETY: all zeroes are a valid sigaction.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: nothing is set, and what is read is live.
+    let read = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
+    read == 0 && action.sa_sigaction == libc::SIG_IGN
+}
+
 /// Ends this process by `signal`, as a child of ours ended, without a core file of our own. Returns only
 /// when the signal does not kill.
 pub fn die_by(signal: i32) {

@@ -1,5 +1,6 @@
 // Things that trip tracers. Each part exits with 0 when the program saw what it would see untraced.
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -77,14 +78,18 @@ static void *read_for_ever(void *pipe_end) {
     return NULL;
 }
 
-// Waits until n of this process's threads are inside a call (state S or stopped by the tracer in it).
+// Waits until n of this process's other threads are inside a call, or stopped by a tracer at its entry.
 static void wait_for_threads_in(long number, int n) {
     for (;;) {
         int found = 0;
-        for (pid_t tid = getpid() + 1; tid < getpid() + 64; tid++) {
-            char path[96], line[256];
+        DIR *tasks = opendir("/proc/self/task");
+        CHECK(tasks);
+        for (struct dirent *task; (task = readdir(tasks));) {
+            char path[300], line[256];
             long now = -1;
-            snprintf(path, sizeof path, "/proc/self/task/%d/syscall", tid);
+            if (task->d_name[0] == '.' || atoi(task->d_name) == getpid())
+                continue;
+            snprintf(path, sizeof path, "/proc/self/task/%s/syscall", task->d_name);
             FILE *file = fopen(path, "r");
             if (!file)
                 continue;
@@ -93,6 +98,7 @@ static void wait_for_threads_in(long number, int n) {
             fclose(file);
             found += now == number;
         }
+        closedir(tasks);
         if (found >= n)
             return;
         usleep(2000);
@@ -266,6 +272,13 @@ static int linger_part(void) {
     return 1;
 }
 
+// Runs until a signal ends it.
+static int wait_part(void) {
+    while (pause() == -1)
+        ;
+    return 1;
+}
+
 // clone3 with shared descriptors, and a child that shares nothing.
 static int clone3_part(void) {
     struct { unsigned long long words[11]; } args = {{0}};
@@ -291,6 +304,7 @@ int main(int argc, char **argv) {
         {"seccomp", seccomp_part},   {"int80", int80_part},               {"unknown", unknown_part},
         {"ptrace", ptrace_part},     {"affinity", affinity_part},         {"daemon", daemon_part},
         {"linger", linger_part},     {"leader-exits", leader_exits_part}, {"clone3", clone3_part},
+        {"wait", wait_part},
     };
     for (size_t i = 0; argc == 2 && i < sizeof parts / sizeof *parts; i++)
         if (strcmp(argv[1], parts[i].name) == 0)

@@ -1,0 +1,426 @@
+//! `systally count` from outside: what it prints where, how it ends, and what it leaves behind.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+mod common;
+#[path = "common/counting.rs"]
+mod counting;
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use common::guest;
+use counting::can_trace;
+
+fn systally(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_systally"));
+    command
+        .arg("count")
+        .args(arguments)
+        .env("COLUMNS", "120")
+        .env_remove("NO_COLOR");
+    command
+}
+
+/// Runs it to its end, which must come soon.
+fn run(arguments: &[&str]) -> Output {
+    let mut child = systally(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut streams = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let out = std::thread::spawn(move || {
+        let mut text = Vec::new();
+        streams.0.read_to_end(&mut text).unwrap();
+        text
+    });
+    let mut stderr = Vec::new();
+    streams.1.read_to_end(&mut stderr).unwrap();
+    Output {
+        status: wait(&mut child),
+        stdout: out.join().unwrap(),
+        stderr,
+    }
+}
+
+fn wait(child: &mut Child) -> std::process::ExitStatus {
+    let give_up = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if Instant::now() > give_up {
+            let _ = child.kill();
+            panic!("systally is still running");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The calls of one row of the table: the number that ends where the heading `calls` ends.
+fn calls(table: &str, name: &str) -> Option<u64> {
+    let header = table.lines().find(|line| line.contains("calls"))?;
+    let end = header.find("calls")? + "calls".len();
+    let row = table
+        .lines()
+        .find(|line| line.split_whitespace().any(|word| word == name))?;
+    let row: String = row.chars().take(end).collect();
+    row.rsplit("  ")
+        .next()?
+        .split_whitespace()
+        .collect::<String>()
+        .parse()
+        .ok()
+}
+
+#[test]
+fn the_program_keeps_its_streams_and_the_table_goes_to_stderr() {
+    if !can_trace() {
+        return;
+    }
+    let output = run(&["-f", "-c", "--", "sh", "-c", "echo out; echo err >&2; exit 3"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(text(&output.stdout), "out\n");
+    let said = text(&output.stderr);
+    let (err, table) = said.split_once('\n').unwrap();
+    assert_eq!(err, "err");
+    assert_eq!(calls(table, "execve"), Some(1), "{table}");
+    assert_eq!(calls(table, "write"), Some(2), "{table}");
+}
+
+#[test]
+fn options_of_the_program_are_its_own() {
+    if can_trace() {
+        let output = run(&["echo", "-e", "-n", "x"]);
+        assert_eq!(text(&output.stdout).trim_end(), "x");
+    }
+}
+
+#[test]
+fn it_ends_as_the_program_ended() {
+    let Some(guest) = guest("signals") else { return };
+    if !can_trace() {
+        return;
+    }
+    for signal in [libc::SIGTERM, libc::SIGKILL, libc::SIGSEGV, 40] {
+        let output = run(&["--", guest.to_str().unwrap(), "die", &signal.to_string()]);
+        assert_eq!(output.status.signal(), Some(signal));
+        assert!(!output.status.core_dumped());
+        assert!(
+            text(&output.stderr).contains("execve"),
+            "the table is printed all the same"
+        );
+    }
+}
+
+#[test]
+fn a_program_that_cannot_be_run_is_said_once() {
+    if !can_trace() {
+        return;
+    }
+    for (program, code, part) in [
+        ("systally-no-such-program", 127, "not in PATH"),
+        ("/etc/passwd", 126, "not executable"),
+        ("/etc", 126, "folder"),
+    ] {
+        let output = run(&["--", program]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(part), "{said}");
+        assert_eq!(said.matches(program).count(), 1, "{said}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn wrong_usage_is_code_2_and_names_the_nearest_call() {
+    for (arguments, part) in [
+        (&["-e", "trace=recvform", "--", "true"][..], "recvfrom"),
+        (&["-e", "trace=%netwrk", "--", "true"], "%network"),
+        (&["--ops", "0", "--", "true"], "--ops"),
+        (&["--ops-from", "(", "--", "true"], "--ops-from"),
+        (&["-z", "-Z", "--", "true"], "cannot be used"),
+        (&[], "CMD"),
+    ] {
+        let output = run(arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(part), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn chosen_calls_only() {
+    if !can_trace() {
+        return;
+    }
+    let table = text(&run(&["-e", "trace=openat,close", "--", "cat", "/dev/null"]).stderr);
+    assert!(
+        calls(&table, "openat").is_some() && calls(&table, "close").is_some(),
+        "{table}"
+    );
+    assert!(!table.contains("execve") && !table.contains("mmap"), "{table}");
+    let table = text(&run(&["-e", "trace=!openat", "--", "cat", "/dev/null"]).stderr);
+    assert!(
+        calls(&table, "openat").is_none() && calls(&table, "close").is_some(),
+        "{table}"
+    );
+    let table = text(&run(&["-Z", "-e", "%file", "--", "ls", "/nonexistent"]).stderr);
+    assert!(
+        calls(&table, "statx").is_some() && calls(&table, "execve").is_none(),
+        "{table}"
+    );
+}
+
+#[test]
+fn operations_give_a_column_per_operation() {
+    let Some(guest) = guest("counting") else { return };
+    if !can_trace() {
+        return;
+    }
+    let guest = guest.to_str().unwrap();
+    let output = run(&["--ops", "50", "--", guest, "forks", "1", "100"]);
+    let table = text(&output.stderr);
+    let row = table.lines().find(|line| line.contains("getppid")).unwrap();
+    assert!(table.contains("per op") && row.contains(" 2"), "{table}");
+
+    let script = format!("echo warming up: 1 op; {guest} forks 1 100; echo done: 25 ops; echo end");
+    let output = run(&[
+        "--ops-from",
+        r"done: (\d+) ops",
+        "-o",
+        "-",
+        "--",
+        "sh",
+        "-c",
+        &script,
+    ]);
+    let said = text(&output.stdout);
+    let (own, record) = said.split_once("end\n").unwrap();
+    assert_eq!(
+        own, "warming up: 1 op\ndone: 25 ops\n",
+        "the program's output is copied as it is"
+    );
+    let record: serde_json::Value = serde_json::from_str(record).unwrap();
+    let counted = &record["strategies"][0]["counted"];
+    assert_eq!(counted["ops"], 25);
+    // The shell makes one too, or not.
+    let made = &counted["phases"]["loop"]["syscalls"]["getppid"]["calls"];
+    assert!(matches!(made.as_u64(), Some(100 | 101)), "{made}");
+
+    let output = run(&["--ops-from", "nothing (like) this", "--", "echo", "x"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(
+        text(&output.stderr).contains("--ops-from found no number"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn the_record_keeps_the_counts() {
+    if !can_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("record.json");
+    let output = run(&["-o", file.to_str().unwrap(), "--", "sh", "-c", "exit 0"]);
+    assert_eq!(output.status.code(), Some(0));
+    let record = systally::record::wire::load(&file).unwrap();
+    let counted = record.strategies[0].counted.known().unwrap();
+    assert_eq!(counted.engine, "ptrace");
+    assert_eq!(counted.phases.run_loop.syscalls["execve"].calls, 1);
+}
+
+/// Starts it over a program that prints the ids of processes that never end by themselves.
+fn lingering() -> Option<(Child, Vec<i32>)> {
+    let guest = guest("strange")?;
+    if !can_trace() {
+        return None;
+    }
+    let mut child = systally(&["--", guest.to_str().unwrap(), "linger"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let pids = lines.take(2).map(|line| line.unwrap().parse().unwrap()).collect();
+    Some((child, pids))
+}
+
+fn wait_until_gone(pids: &[i32]) {
+    let give_up = Instant::now() + Duration::from_secs(20);
+    let is_alive = |pid: &i32| {
+        std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
+            !stat
+                .rsplit(") ")
+                .next()
+                .is_some_and(|rest| rest.starts_with(['Z', 'X']))
+        })
+    };
+    while pids.iter().any(is_alive) {
+        assert!(Instant::now() < give_up, "{pids:?} are still running");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn send(pid: u32, signal: nix::sys::signal::Signal) {
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid as i32), signal).unwrap();
+}
+
+#[test]
+fn killing_systally_kills_what_it_traces() {
+    let Some((mut child, pids)) = lingering() else {
+        return;
+    };
+    send(child.id(), nix::sys::signal::Signal::SIGKILL);
+    assert_eq!(wait(&mut child).signal(), Some(libc::SIGKILL));
+    wait_until_gone(&pids);
+}
+
+#[test]
+fn signals_are_passed_on_and_the_table_is_still_printed() {
+    use nix::sys::signal::Signal;
+    for signal in [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT] {
+        let Some(guest) = guest("strange") else { return };
+        if !can_trace() {
+            return;
+        }
+        // A program that says when it is there, and whose end by the signal is its own.
+        let script = format!("echo ready; exec {} wait", guest.display());
+        let mut child = systally(&["--", "sh", "-c", &script])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        send(child.id(), signal);
+        let mut table = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut table).unwrap();
+        assert_eq!(wait(&mut child).signal(), Some(signal as i32), "{table}");
+        assert!(calls(&table, "execve").is_some(), "{table}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_program_as_usual() {
+    if !can_trace() {
+        return;
+    }
+    for extra in [&[][..], &["--ops-from", "(y)"]] {
+        let arguments: Vec<&str> = extra.iter().copied().chain(["--", "yes"]).collect();
+        let mut child = systally(&arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut two = [0; 2];
+        child.stdout.take().unwrap().read_exact(&mut two).unwrap();
+        // The pipe is closed here; yes dies of SIGPIPE.
+        assert_eq!(wait(&mut child).signal(), Some(libc::SIGPIPE));
+    }
+}
+
+#[test]
+fn an_ignored_signal_stays_ignored() {
+    if !can_trace() {
+        return;
+    }
+    let program = env!("CARGO_BIN_EXE_systally");
+    let ignored = |prefix: &str| {
+        let script = format!("trap '' HUP INT; {prefix} grep SigIgn /proc/self/status");
+        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+        let mask = text(&output.stdout);
+        let mask = u64::from_str_radix(mask.trim_start_matches("SigIgn:").trim(), 16).unwrap();
+        // Without the two signals that the C library keeps to itself.
+        mask & !(3 << 31)
+    };
+    assert_eq!(ignored(&format!("{program} count --")), ignored(""));
+}
+
+#[test]
+fn a_user_without_rights_can_count() {
+    if !nix::unistd::geteuid().is_root() || !common::have("setpriv") || !can_trace() {
+        println!("SKIP: only root can become a user without rights");
+        return;
+    }
+    // A copy in a folder that everybody can reach.
+    let folder = tempfile::Builder::new()
+        .prefix("systally")
+        .tempdir_in("/tmp")
+        .unwrap();
+    let program = folder.path().join("systally");
+    std::fs::copy(env!("CARGO_BIN_EXE_systally"), &program).unwrap();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), open).unwrap();
+    let as_nobody = |arguments: &[&str]| {
+        let output = Command::new("setpriv")
+            .args([
+                "--reuid",
+                "65534",
+                "--regid",
+                "65534",
+                "--clear-groups",
+                "--bounding-set",
+                "-all",
+            ])
+            .arg(&program)
+            .arg("count")
+            .args(arguments)
+            .current_dir("/")
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stderr)
+    };
+    let table = as_nobody(&["--", "cat", "/dev/null"]);
+    assert_eq!(calls(&table, "execve"), Some(1), "{table}");
+    let table = as_nobody(&["-e", "trace=openat", "--", "cat", "/dev/null"]);
+    assert!(
+        calls(&table, "openat").is_some() && table.contains("no_new_privs"),
+        "{table}"
+    );
+
+    // A set-user-ID program loses its rights, which is said.
+    let privileged = folder.path().join("cat");
+    std::fs::copy(common::find("cat").unwrap(), &privileged).unwrap();
+    let set_user = std::os::unix::fs::PermissionsExt::from_mode(0o4755);
+    std::fs::set_permissions(&privileged, set_user).unwrap();
+    let table = as_nobody(&["--", privileged.to_str().unwrap(), "/dev/null"]);
+    assert!(table.contains("set-user-ID"), "{table}");
+}
+
+#[test]
+fn a_program_that_is_traced_already_is_explained() {
+    if !common::have("strace") || !can_trace() {
+        return;
+    }
+    let program = env!("CARGO_BIN_EXE_systally");
+    let strace = |options: &[&str]| {
+        Command::new("strace")
+            .args(options)
+            .args(["-o", "/dev/null", program, "count", "--", "true"])
+            .output()
+            .unwrap()
+    };
+    let followed = strace(&["-f"]);
+    let said = text(&followed.stderr);
+    assert_eq!(followed.status.code(), Some(6), "{said}");
+    assert!(said.contains("strace (pid "), "{said}");
+    // Without -f its children are free.
+    assert_eq!(strace(&[]).status.code(), Some(0));
+}
