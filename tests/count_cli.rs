@@ -8,6 +8,7 @@ mod counting;
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,12 @@ fn systally(arguments: &[&str]) -> Command {
         .env("COLUMNS", "120")
         .env_remove("NO_COLOR");
     command
+}
+
+/// Copies a program in a process of its own: a descriptor open for writing here would be inherited by
+/// what other tests start just then, and the copy could not be executed (ETXTBSY).
+fn copy(from: &Path, to: &Path) {
+    assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
 }
 
 /// Runs it to its end, which must come soon.
@@ -290,6 +297,7 @@ fn killing_systally_kills_what_it_traces() {
 #[test]
 fn signals_are_passed_on_and_the_table_is_still_printed() {
     use nix::sys::signal::Signal;
+    use std::sync::mpsc::RecvTimeoutError;
     for signal in [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT] {
         let Some(guest) = guest("strange") else { return };
         if !can_trace() {
@@ -297,12 +305,26 @@ fn signals_are_passed_on_and_the_table_is_still_printed() {
         }
         // A program that says when it is there, and whose end by the signal is its own.
         let script = format!("echo ready; exec {} wait", guest.display());
-        let mut child = systally(&["--", "sh", "-c", &script])
+        // A shell without job control starts its background jobs with SIGINT ignored, and whoever runs the
+        // tests may be one.
+        let count = systally(&["--", "sh", "-c", &script]);
+        let mut child = Command::new("env")
+            .arg("--default-signal")
+            .arg(count.get_program())
+            .args(count.get_args())
+            .env("COLUMNS", "120")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
+        let pid = child.id();
+        let (over, watched) = std::sync::mpsc::channel::<()>();
+        std::thread::spawn(move || {
+            if watched.recv_timeout(Duration::from_secs(60)) == Err(RecvTimeoutError::Timeout) {
+                send(pid, Signal::SIGKILL);
+            }
+        });
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap())
             .read_line(&mut line)
@@ -311,6 +333,7 @@ fn signals_are_passed_on_and_the_table_is_still_printed() {
         let mut table = String::new();
         child.stderr.take().unwrap().read_to_string(&mut table).unwrap();
         assert_eq!(wait(&mut child).signal(), Some(signal as i32), "{table}");
+        drop(over);
         assert!(calls(&table, "execve").is_some(), "{table}");
     }
 }
@@ -364,7 +387,7 @@ fn a_user_without_rights_can_count() {
         .tempdir_in("/tmp")
         .unwrap();
     let program = folder.path().join("systally");
-    std::fs::copy(env!("CARGO_BIN_EXE_systally"), &program).unwrap();
+    copy(Path::new(env!("CARGO_BIN_EXE_systally")), &program);
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(folder.path(), open).unwrap();
     let as_nobody = |arguments: &[&str]| {
@@ -397,7 +420,7 @@ fn a_user_without_rights_can_count() {
 
     // A set-user-ID program loses its rights, which is said.
     let privileged = folder.path().join("cat");
-    std::fs::copy(common::find("cat").unwrap(), &privileged).unwrap();
+    copy(&common::find("cat").unwrap(), &privileged);
     let set_user = std::os::unix::fs::PermissionsExt::from_mode(0o4755);
     std::fs::set_permissions(&privileged, set_user).unwrap();
     let table = as_nobody(&["--", privileged.to_str().unwrap(), "/dev/null"]);
