@@ -220,6 +220,10 @@ pub struct LoadArgs {
     #[arg(short = 'r', long, value_name = "KEYS", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub keyspace: Option<u64>,
 
+    /// What the names of the keys begin with; ten digits follow
+    #[arg(long, value_name = "PREFIX", default_value = "st:")]
+    pub key_prefix: String,
+
     /// Operations to run
     #[arg(
         short = 't',

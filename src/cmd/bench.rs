@@ -81,6 +81,8 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
         .transpose()?;
     let common = common(&args.load);
     let settings = settings(args, &rows, baseline);
+    let clean_up_after =
+        server.info().origin == ServerOrigin::External && spare_others(&mut server, &common)?;
     let timing = engine::engine(EngineKind::None);
 
     let show = Header {
@@ -111,11 +113,7 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
         }
         .run()
     };
-    if record
-        .server
-        .as_ref()
-        .is_some_and(|server| server.origin == ServerOrigin::External)
-    {
+    if clean_up_after {
         clean_up(&mut server, &common);
     }
     server.stop();
@@ -154,6 +152,34 @@ fn places(output: &OutputArgs) -> Result<(), CommandError> {
         .filter_map(|path| file(path.as_deref()))
         .try_for_each(wire::check)
         .code(Code::Usage)
+}
+
+/// Makes sure that a server of the user's holds none of the keys that the run will write. Returns whether
+/// they may be deleted afterwards: not when nobody can see whose they are.
+fn spare_others(server: &mut Server, common: &Common) -> Result<bool, CommandError> {
+    let mut first = 0;
+    while first < common.keys.count {
+        let last = common.keys.count.min(first + KEYS_AT_ONCE);
+        match server.existing_keys(&written_keys(common, first..last)) {
+            Ok(0) => {}
+            Ok(found) => {
+                let prefix = crate::units::escape(&common.keys.prefix, 80);
+                return Err(anyhow!(
+                    "the server holds {found} keys that this run would overwrite and then delete \
+                     ({prefix} or n:{prefix} and ten digits); choose other names with --key-prefix"
+                ))
+                .code(Code::Usage);
+            }
+            Err(error) => {
+                warn(&format!(
+                    "systally: cannot see whether the keys of this run exist already, so they stay: {error}"
+                ));
+                return Ok(false);
+            }
+        }
+        first = last;
+    }
+    Ok(true)
 }
 
 /// Removes what the workers have written from a server of the user's.
@@ -242,7 +268,7 @@ fn common(load: &LoadArgs) -> Common {
     };
     Common {
         keys: Keys {
-            prefix: "st:".to_owned(),
+            prefix: load.key_prefix.clone(),
             count,
             order,
             seed: load.seed,

@@ -16,6 +16,8 @@ pub mod worker;
 
 use std::io::{self, Write};
 
+use crate::units::escape;
+
 /// How systally ends; the same numbers for every command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
@@ -110,7 +112,10 @@ pub fn warn(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// An error and its causes in one line; a cause that the error quotes already is not repeated.
+/// The longest line of an error that is shown whole.
+const LONGEST_ERROR_LINE: usize = 4_000;
+
+/// An error and its causes in one line, without control characters; a cause that the error quotes already is not repeated.
 pub fn describe(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -121,7 +126,11 @@ pub fn describe(error: &anyhow::Error) -> String {
             text.push_str(&cause);
         }
     }
-    text
+    // File names in messages may hold anything; the lines of a message are its own.
+    text.lines()
+        .map(|line| escape(line, LONGEST_ERROR_LINE))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 #[cfg(test)]
@@ -135,5 +144,9 @@ mod tests {
             .context("cannot open x: no such file")
             .context("starting");
         assert_eq!(describe(&error), "starting: cannot open x: no such file");
+        assert_eq!(
+            describe(&anyhow!("a\u{1b}[31m: no such file")),
+            "a\\u{1b}[31m: no such file"
+        );
     }
 }

@@ -4,7 +4,7 @@ use super::evidence::Fact;
 use super::finding::{Doc, Finding, Rule, Severity};
 use super::row::Row;
 use super::symptom::Symptom;
-use crate::record::Record;
+use crate::record::{FailureKind, Record};
 
 pub(super) struct SocketMissing;
 
@@ -29,7 +29,8 @@ impl Rule for SocketMissing {
 }
 
 fn check(row: &Row<'_>) -> Option<Finding> {
-    if row.is_unix() != Some(true) {
+    // What is missing when a program cannot be started is the program.
+    if row.is_unix() != Some(true) || row.failed_by(FailureKind::NotStarted).is_some() {
         return None;
     }
     let seen = row.met(Symptom::NoSuchFile, &["connect"])?;

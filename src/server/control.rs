@@ -76,6 +76,12 @@ pub(super) const DEL: Own = Own {
     words: &["DEL"],
 };
 
+/// `EXISTS`.
+pub(super) const EXISTS: Own = Own {
+    stat: "exists",
+    words: &["EXISTS"],
+};
+
 /// The open connection.
 pub(super) struct Control {
     endpoint: Endpoint,

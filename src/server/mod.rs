@@ -32,7 +32,7 @@ pub use private::{PrivateOptions, ResponderCommand};
 pub use snapshot::{Counters, Snapshot};
 pub use stats::CommandCounts;
 
-use control::{Control, DEL, INFO, PING};
+use control::{Control, DEL, EXISTS, INFO, Own, PING};
 use private::{Fresh, Private};
 use stats::Info;
 
@@ -215,17 +215,35 @@ impl Server {
     /// # Errors
     /// When the server does not answer any more or does not permit `DEL`.
     pub fn delete_keys(&mut self, keys: &[impl AsRef<[u8]>]) -> Result<u64, ServerError> {
-        let mut deleted = 0;
+        self.over_keys(DEL, "DEL", keys)
+    }
+
+    /// How many of these keys there are, so that a run need not overwrite what is not its own.
+    ///
+    /// # Errors
+    /// When the server does not answer any more or does not permit `EXISTS`.
+    pub fn existing_keys(&mut self, keys: &[impl AsRef<[u8]>]) -> Result<u64, ServerError> {
+        self.over_keys(EXISTS, "EXISTS", keys)
+    }
+
+    /// The sum of what a command that counts keys says of all of them.
+    fn over_keys(
+        &mut self,
+        command: Own,
+        name: &'static str,
+        keys: &[impl AsRef<[u8]>],
+    ) -> Result<u64, ServerError> {
+        let mut sum = 0;
         for chunk in keys.chunks(KEYS_PER_DEL) {
             let words: Vec<&[u8]> = chunk.iter().map(AsRef::as_ref).collect();
-            match self.control.ask(DEL, &words) {
-                Ok(redis::Value::Int(n)) => deleted += u64::try_from(n).unwrap_or(0),
-                Ok(other) => return Err(self.strange("DEL", &other)),
+            match self.control.ask(command, &words) {
+                Ok(redis::Value::Int(n)) => sum += u64::try_from(n).unwrap_or(0),
+                Ok(other) => return Err(self.strange(name, &other)),
                 Err(trouble @ Trouble::Refusal(_)) => return Err(unusable(self.control.endpoint(), trouble)),
                 Err(trouble) => return Err(self.lost(trouble)),
             }
         }
-        Ok(deleted)
+        Ok(sum)
     }
 
     /// Whether the server is alive; for a private one that is not, how it ended and what it said last.
