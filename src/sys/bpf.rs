@@ -87,6 +87,9 @@ const BPF_MAP_CREATE: libc::c_long = 0;
 const BPF_MAP_LOOKUP_ELEM: libc::c_long = 1;
 const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;
 const BPF_MAP_GET_NEXT_KEY: libc::c_long = 4;
+/// How often a program is offered again to a verifier that was interrupted.
+const LOAD_RETRIES: usize = 20;
+
 const BPF_PROG_LOAD: libc::c_long = 5;
 const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 const BPF_RAW_TRACEPOINT_OPEN: libc::c_long = 17;
@@ -402,7 +405,15 @@ impl Program {
         license: &str,
         attach_btf_id: u32,
     ) -> Result<Program, Rejected> {
-        let quick = Program::try_load(name, instructions, license, attach_btf_id, &mut []);
+        // The verifier gives up with EAGAIN when a signal is pending for this thread (`do_check` in
+        // kernel/bpf/verifier.c); a child that ends elsewhere is enough, so it is asked again.
+        let mut quick = Program::try_load(name, instructions, license, attach_btf_id, &mut []);
+        for _ in 0..LOAD_RETRIES {
+            if !matches!(quick, Err(Errno::EAGAIN)) {
+                break;
+            }
+            quick = Program::try_load(name, instructions, license, attach_btf_id, &mut []);
+        }
         match quick {
             Err(errno @ (Errno::EACCES | Errno::EINVAL | Errno::E2BIG)) => {
                 // The verifier's words cost time, so they are asked for only when there is something to say.
