@@ -288,6 +288,24 @@ fn a_run_that_is_cut_short_also_removes_its_keys_from_an_external_server() {
 }
 
 #[test]
+fn keys_that_are_there_already_are_neither_overwritten_nor_deleted() {
+    let Some(redis) = Redis::start(None) else { return };
+    redis.ask("SET st:0000000001 dear").unwrap();
+    let quick = |more: &[&str]| {
+        let run = Run::bench(["raw/persistent/tcp"])
+            .args(QUICK)
+            .args(["-n", "50", "-t", "get"]);
+        run.args(more).args(at(&redis)).end()
+    };
+    let refused = quick(&[]);
+    refused.code(2);
+    assert!(refused.all().contains("--key-prefix"), "{}", refused.all());
+    quick(&["--key-prefix", "mine:"]).code(0);
+    assert_eq!(keys(&redis), "st:0000000001");
+    assert!(redis.ask("GET st:0000000001").unwrap().contains("dear"));
+}
+
+#[test]
 fn a_server_that_does_not_show_its_counters_leaves_rows_unverified() {
     let user = [
         "--user", "app", "on", ">s3cret", "~*", "+@all", "-info", "-config",
