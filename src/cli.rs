@@ -388,7 +388,7 @@ pub struct LoopArgs {
 }
 
 /// Reads a span of time with its unit: `250ms`, `2s`, `1.5s`, `2m`.
-fn parse_span(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_span(text: &str) -> Result<Duration, String> {
     let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
     let scale = match unit {
         "us" => 1e-6,

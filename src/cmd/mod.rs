@@ -1,8 +1,11 @@
 //! The commands: one short file each. Only this folder writes to standard output.
 
+mod attach;
 pub mod bench;
 pub mod calls;
 pub mod count;
+mod count_result;
+mod count_server;
 pub mod explain;
 pub mod import;
 pub mod list;

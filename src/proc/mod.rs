@@ -9,6 +9,7 @@ mod error;
 pub mod host;
 pub mod net;
 pub mod process;
+pub mod processes;
 mod root;
 pub mod sockdiag;
 pub mod sockets;

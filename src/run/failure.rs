@@ -173,7 +173,12 @@ fn kind(error: &WorkerError, fault: Option<&Fault>) -> FailureKind {
     match error {
         WorkerError::Engine(EngineError::Exec { .. }) => return FailureKind::NotStarted,
         WorkerError::Engine(EngineError::Denied { .. }) => return FailureKind::NoPtrace,
-        WorkerError::Engine(EngineError::System { .. } | EngineError::Broken { .. })
+        WorkerError::Engine(
+            EngineError::System { .. }
+            | EngineError::Broken { .. }
+            | EngineError::NoneLeft
+            | EngineError::CannotAttach { .. },
+        )
         | WorkerError::Interrupted { .. }
         | WorkerError::Pipes { .. }
         | WorkerError::Over => return FailureKind::Died,

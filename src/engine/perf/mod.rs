@@ -28,8 +28,8 @@ pub use self::ids::{CACHE, IdsError, keep};
 use self::board::Board;
 use super::ptrace::launch_observed;
 use super::{
-    Availability, Capabilities, Engine, EngineError, EngineKind, Outcome, Pipes, Program, Request, Selection,
-    Session,
+    Availability, Capabilities, Engine, EngineError, EngineKind, Order, Outcome, Pipes, Program, Request,
+    Selection, Session,
 };
 use crate::units::Measured;
 
@@ -50,6 +50,7 @@ impl Engine for Perf {
             peers: false,
             phases: true,
             exact: true,
+            attach: false,
         }
     }
 
@@ -95,6 +96,10 @@ impl Session for PerfSession {
 
     fn signal(&self, signal: i32) {
         self.inner.signal(signal);
+    }
+
+    fn order(&self) -> Order {
+        self.inner.order()
     }
 
     fn finish(self: Box<Self>, limit: Option<Duration>) -> Result<Outcome, EngineError> {

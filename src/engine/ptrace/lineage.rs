@@ -104,6 +104,7 @@ impl Tracing {
                 table,
                 call: None,
                 own_affinity,
+                fresh: false,
             },
         );
         if self.is_killing() {
@@ -204,7 +205,7 @@ impl Tracing {
     }
 
     /// Drops what is known of a thread; the call it was in never returned.
-    fn forget(&mut self, tid: Pid) {
+    pub(super) fn forget(&mut self, tid: Pid) {
         let Some(tracee) = self.tracees.remove(&tid.as_raw()) else {
             return;
         };

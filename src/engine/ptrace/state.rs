@@ -26,6 +26,8 @@ pub(super) struct Tracee {
     pub(super) call: Option<InCall>,
     /// Whether it has set its affinity itself, which is then left alone and shown as it is.
     pub(super) own_affinity: bool,
+    /// Whether it was attached to and has not stopped since.
+    pub(super) fresh: bool,
 }
 
 impl Tracee {
@@ -79,6 +81,19 @@ impl ProgramState {
             root: child.pid(),
             starting: Some(child),
             window: WindowState::new(window),
+            counts: Counts::default(),
+            exit: None,
+            usage: None,
+        }
+    }
+
+    /// A process that was running already.
+    pub(super) fn attached(index: usize, root: Pid) -> ProgramState {
+        ProgramState {
+            index,
+            root,
+            starting: None,
+            window: WindowState::new(Window::Whole),
             counts: Counts::default(),
             exit: None,
             usage: None,
