@@ -451,6 +451,7 @@ impl Progress for Bar {
 fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -> Result<(), CommandError> {
     let view = View {
         all_syscalls: args.output.all,
+        peers: args.output.peers,
         header: false,
         ..terminal::view()
     };
@@ -466,6 +467,7 @@ fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -> Result<()
             format,
             &View {
                 all_syscalls: args.output.all,
+                peers: args.output.peers,
                 ..View::default()
             },
         )?;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::model::{Cell, Column, Group, Notes, Table};
 use super::number::Style;
-use super::{View, failures, shown};
+use super::{View, count_peers, failures, shown};
 use crate::record::{Counted, Record, Status, StrategyResult, Timed};
 use crate::units::Measured;
 
@@ -95,7 +95,21 @@ pub(super) fn tables(record: &Record, view: &View, notes: &mut Notes) -> (Vec<Ta
         let cells = sources.iter().map(|source| (source.fill)(row, notes));
         table.rows.push(cells.collect());
     }
-    (vec![table], remarks(rows, &calls, notes))
+    let mut tables = vec![table];
+    if view.peers {
+        tables.extend(rows.iter().filter_map(|row| by_peer(row, notes)));
+    }
+    (tables, remarks(rows, &calls, notes))
+}
+
+/// The calls of a row's loop by what their descriptor leads to.
+fn by_peer(row: &StrategyResult, notes: &mut Notes) -> Option<Table> {
+    let counted = row.counted.known()?;
+    let table = count_peers::table(&counted.phases.run_loop, counted.ops, notes)?;
+    Some(Table {
+        title: shown(&format!("{} by peer", row.name)),
+        ..table
+    })
 }
 
 fn sources<'a>(rows: &'a [StrategyResult], calls: &'a Calls, view: &View) -> Vec<Source<'a>> {
