@@ -185,8 +185,11 @@ pub(super) fn show(args: &CountArgs, request: &Request, finished: Finished) -> R
     Ok(())
 }
 
+/// Says whether calls on a peer are to be shown.
+type Wanted = Box<dyn Fn(&str) -> bool>;
+
 /// Which peers' calls to show; `None` for all calls.
-fn wanted_peers(args: &CountArgs, finished: &Finished) -> Option<Box<dyn Fn(&str) -> bool>> {
+fn wanted_peers(args: &CountArgs, finished: &Finished) -> Option<Wanted> {
     if !args.only_peer.is_empty() {
         let wanted = args.only_peer.clone();
         return Some(Box::new(move |peer| wanted.iter().any(|name| name == peer)));
