@@ -69,6 +69,8 @@ pub enum EngineChoice {
     Auto,
     /// Native ptrace: every call, errno and time, no rights needed
     Ptrace,
+    /// Native ptrace with half the stops: every call, but no errno, time or peers
+    PtraceCounts,
     /// The kernel counts every call by BPF programs; needs CAP_BPF and CAP_PERFMON
     Bpf,
     /// The kernel counts a few chosen calls, mostly without rights (see `systally setup`)

@@ -358,6 +358,7 @@ fn counting(choice: EngineChoice) -> Result<Option<&'static dyn Engine>, Command
         EngineChoice::None => return Ok(None),
         EngineChoice::Auto => first_ready(&[EngineKind::Ptrace, EngineKind::Bpf]),
         EngineChoice::Ptrace => EngineKind::Ptrace,
+        EngineChoice::PtraceCounts => EngineKind::PtraceCounts,
         EngineChoice::Bpf => EngineKind::Bpf,
         EngineChoice::Perf => EngineKind::Perf,
     };

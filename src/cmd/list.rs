@@ -96,7 +96,7 @@ fn engines(out: &mut String, measured: bool) -> std::fmt::Result {
         } else {
             String::new()
         };
-        writeln!(out, "    {:<8} {state} ({knows}){cost}", engine.kind().name())?;
+        writeln!(out, "    {:<13} {state} ({knows}){cost}", engine.kind().name())?;
     }
     writeln!(out)
 }

@@ -22,13 +22,15 @@ pub use bpf::Bpf;
 pub use measure::{CallCost, measure};
 pub use none::Untraced;
 pub use perf::Perf;
-pub use ptrace::Ptrace;
+pub use ptrace::{Ptrace, PtraceCounts};
 
 /// The engines, in the order in which `auto` prefers them for a full count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EngineKind {
     /// Native ptrace: every call, errno and time, without rights.
     Ptrace,
+    /// Native ptrace with one stop a call: every call, at half the cost, without errno, time and peers.
+    PtraceCounts,
     /// BPF programs: every call, errno and time at nearly full speed, with CAP_BPF and CAP_PERFMON.
     Bpf,
     /// Counters of the kernel for a few chosen calls, at nearly full speed, mostly without rights.
@@ -42,6 +44,7 @@ impl EngineKind {
     pub fn name(self) -> &'static str {
         match self {
             EngineKind::Ptrace => "ptrace",
+            EngineKind::PtraceCounts => "ptrace-counts",
             EngineKind::Bpf => "bpf",
             EngineKind::Perf => "perf",
             EngineKind::None => "none",
@@ -289,12 +292,13 @@ pub trait Engine: Send + Sync {
 }
 
 /// All engines, in the order of [`EngineKind`].
-pub const ENGINES: &[&dyn Engine] = &[&Ptrace, &Bpf, &Perf, &Untraced];
+pub const ENGINES: &[&dyn Engine] = &[&Ptrace, &PtraceCounts, &Bpf, &Perf, &Untraced];
 
 /// The engine of a kind.
 pub fn engine(kind: EngineKind) -> &'static dyn Engine {
     match kind {
         EngineKind::Ptrace => &Ptrace,
+        EngineKind::PtraceCounts => &PtraceCounts,
         EngineKind::Bpf => &Bpf,
         EngineKind::Perf => &Perf,
         EngineKind::None => &Untraced,

@@ -26,7 +26,7 @@ use std::time::Duration;
 pub use self::ids::{CACHE, IdsError, keep};
 
 use self::board::Board;
-use super::ptrace::launch_observed;
+use super::ptrace::{Pace, launch_observed};
 use super::{
     Availability, Capabilities, Engine, EngineError, EngineKind, Outcome, Pipes, Program, Request, Selection,
     Session,
@@ -72,7 +72,7 @@ impl Engine for Perf {
             cpu_time: false,
         };
         let observer = Arc::clone(&board);
-        let inner = launch_observed(programs, &follow, Some(observer))?;
+        let inner = launch_observed(programs, &follow, Pace::Detail, Some(observer))?;
         Ok(Box::new(PerfSession { inner, board, names }))
     }
 }

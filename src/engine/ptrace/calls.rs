@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::Pace;
 use super::counts::Slot;
 use super::descriptors::{Descriptors, Owner};
 use super::memory;
@@ -76,8 +77,9 @@ impl Tracing {
         };
         let program = &mut self.programs[tracee.program];
 
+        let entries_only = self.job.pace == Pace::Counts;
         match treatment.role {
-            role if role.closes() => closes(&mut self.descriptors, tracee, role, &args),
+            role if role.closes() && !entries_only => closes(&mut self.descriptors, tracee, role, &args),
             Role::Write | Role::WriteVector | Role::Send
                 if args[0] == 1 && native && program.window.may_close() =>
             {
@@ -103,6 +105,15 @@ impl Tracing {
         let slot = treatment
             .counted
             .then(|| program.counts.enter(program.window.phase(), call));
+        if let (true, Some(slot)) = (entries_only, slot) {
+            // No return will be seen, so a call that can come back is taken to have done so.
+            let counts = program.counts.slot(slot);
+            match treatment.role {
+                Role::Exit | Role::ExitGroup => counts.never_returned(),
+                _ => counts.returned(None, Nanos(0), Nanos(0)),
+            }
+        }
+        let slot = slot.filter(|_| !entries_only);
         let until = if slot.is_none() && !needs_return(treatment.role, &args, program) {
             if self.job.filter.is_empty() {
                 Until::Syscall
@@ -440,6 +451,7 @@ fn moves(role: Role) -> Option<Flow> {
         | Role::SetAffinity
         | Role::Ptrace
         | Role::SignalReturn
+        | Role::Exit
         | Role::ExitGroup
         | Role::IoUring => None,
     }

@@ -70,7 +70,9 @@ pub(super) enum Role {
     Ptrace,
     /// `rt_sigreturn`, `sigreturn`: the result is the interrupted code's register, not an error.
     SignalReturn,
-    /// `exit_group`: the last moment to ask for CPU time.
+    /// `exit`: never returns.
+    Exit,
+    /// `exit_group`: never returns either, and is the last moment to ask for CPU time.
     ExitGroup,
     /// `io_uring_setup`: what goes through the ring is no system call.
     IoUring,
@@ -92,6 +94,7 @@ const ROLES: &[(&str, Role)] = &[
     ("dup3", Duplicate),
     ("execve", Exec),
     ("execveat", Exec),
+    ("exit", Exit),
     ("exit_group", ExitGroup),
     ("fork", Fork),
     ("getpeername", SocketControl),
@@ -151,7 +154,7 @@ impl Role {
             Read | ReadOther | Write | WriteVector | WriteOther | Send | SendMessage | SendMany | Receive
             | ReceiveMessage | ReceiveMany | SendFile | Splice | Connect | Accept | SocketControl => true,
             Plain | Socket | Close | Duplicate | CloseRange | Unshare | Clone | Clone3 | Fork | Exec
-            | GetAffinity | SetAffinity | Ptrace | SignalReturn | ExitGroup | IoUring => false,
+            | GetAffinity | SetAffinity | Ptrace | SignalReturn | Exit | ExitGroup | IoUring => false,
         }
     }
 

@@ -18,7 +18,7 @@ use super::fast::FastMap;
 use super::peers::Peers;
 use super::roles::{Role, Roles};
 use super::state::{InCall, ProgramState, Tracee};
-use super::{Observer, availability};
+use super::{Observer, Pace, availability};
 use crate::engine::start::{self, ChildEnds};
 use crate::engine::{EngineError, EngineKind, Exit, Pipes, Program, Request};
 use crate::proc::Root;
@@ -41,6 +41,8 @@ pub(super) struct Job {
     pub(super) programs: Vec<(usize, Program)>,
     /// What to count.
     pub(super) request: Request,
+    /// How much of each call to look at.
+    pub(super) pace: Pace,
     /// The seccomp filter; empty to stop at every call.
     pub(super) filter: Vec<libc::sock_filter>,
     /// Whether a filter needs `no_new_privs`.
