@@ -94,6 +94,7 @@ pub(super) fn round(ops: u64, asked: u64, served: u64) -> Round {
             commands: BTreeMap::from([("get".to_owned(), served)]),
             ..ServerView::default()
         }),
+        cpu: None,
     }
 }
 

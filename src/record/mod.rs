@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::explain::Finding;
 use crate::import::Imported;
+use crate::tally::Talk;
 use crate::units::{Measured, Nanos, Ops, total};
 
 pub use failure::{Failure, FailureKind, Stage};
@@ -222,6 +223,8 @@ pub struct Round {
     pub errors: BTreeMap<String, u64>,
     /// What the server saw in this round.
     pub server: Measured<ServerView>,
+    /// User and kernel CPU time of all workers in this round; `None` when it could not be read.
+    pub cpu: Option<(Nanos, Nanos)>,
 }
 
 /// What a server's own counters say about a span of time, without systally's own control connection.
@@ -313,6 +316,8 @@ pub struct Phases {
 pub struct PhaseCounts {
     /// By system call name; the name is escaped when it came from a file.
     pub syscalls: BTreeMap<String, CallCounts>,
+    /// Turns and waits; `None` when the engine does not look at single calls.
+    pub talk: Option<Talk>,
 }
 
 impl PhaseCounts {

@@ -118,6 +118,7 @@ impl RowState {
             elapsed,
             errors,
             server: view,
+            cpu: outcome.cpu,
         });
     }
 

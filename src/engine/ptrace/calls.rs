@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::Pace;
 use super::counts::Slot;
-use super::descriptors::{Descriptors, Owner};
+use super::descriptors::{Descriptors, Nagle, Owner};
 use super::memory;
 use super::peers::{Peers, address_name};
 use super::roles::Role;
@@ -151,6 +151,7 @@ impl Tracing {
                 Nanos(0)
             };
             program.counts.slot(slot).returned(result.error, wall, cpu);
+            program.counts.waited(slot, wall, result.value, result.error);
         }
         match call.role {
             Role::Read => {
@@ -163,21 +164,30 @@ impl Tracing {
                         observer.phase(program.index, Phase::Loop);
                     }
                 }
-                self.moved(stopped, call, result, owner);
+                self.moved(stopped, call, result, owner, now);
             }
-            role if moves(role).is_some() => self.moved(stopped, call, result, owner),
+            role if moves(role).is_some() => self.moved(stopped, call, result, owner, now),
             Role::Connect => self.connected(stopped, call, result, owner),
-            Role::Accept | Role::SocketControl => {
+            Role::Accept | Role::SocketControl | Role::SetOption => {
                 if call.role == Role::Accept
                     && let Some(fd) = result.count()
                 {
                     self.descriptors.accepted(tracee.table, fd as i32);
                 }
-                self.led(call, result, owner);
+                self.led(stopped, call, result, owner);
+            }
+            Role::Wait(_) | Role::WaitAt(_) => {
+                if let (Some(at), Some(value)) = (call.slot, result.count()) {
+                    let no_time = value == 0 && has_no_time(stopped, &call);
+                    tracee.polls = if no_time { tracee.polls + 1 } else { 0 };
+                    let streak = tracee.polls;
+                    program.counts.phase(at.phase()).polled(value, no_time, streak);
+                }
             }
             Role::Socket => {
                 if let Some(fd) = result.count() {
-                    self.descriptors.made(tracee.table, fd as i32, call.args[1]);
+                    self.descriptors
+                        .made(tracee.table, fd as i32, call.args[0], call.args[1]);
                 }
             }
             Role::Unshare if result.error.is_none() && call.args[0] & libc::CLONE_FILES as u64 != 0 => {
@@ -216,7 +226,7 @@ impl Tracing {
     }
 
     /// Data went through a descriptor, or should have.
-    fn moved(&mut self, stopped: &Stopped, call: InCall, result: Return, owner: Owner) {
+    fn moved(&mut self, stopped: &Stopped, call: InCall, result: Return, owner: Owner, now: Instant) {
         let Some(flow) = moves(call.role) else { return };
         let Some(at) = call.slot else { return };
         if result.error == Some(Errno(libc::EBADF)) {
@@ -259,12 +269,22 @@ impl Tracing {
                 // An empty datagram is a send too; `sendfile` of an empty rest is not.
                 Direction::Out if value > 0 || flow.message => {
                     phase.sends += 1;
-                    descriptor.sent = true;
+                    descriptor.sends = descriptor.sends.saturating_add(1);
+                    descriptor.sent_at = Some(now);
                 }
                 Direction::In if value > 0 && !peek => {
                     phase.receives += 1;
-                    if std::mem::take(&mut descriptor.sent) {
+                    if matches!(call.role, Role::Read | Role::Receive) && value == call.args[2] {
+                        phase.filled(value);
+                    }
+                    let sends = std::mem::take(&mut descriptor.sends);
+                    if let (1.., Some(sent)) = (sends, descriptor.sent_at) {
                         phase.round_trips += 1;
+                        phase.turn(
+                            sends,
+                            now.saturating_duration_since(sent).into(),
+                            descriptor.nagle,
+                        );
                     }
                 }
                 Direction::Out | Direction::In => {}
@@ -311,7 +331,7 @@ impl Tracing {
     }
 
     /// A call on a socket that moves nothing.
-    fn led(&mut self, call: InCall, result: Return, owner: Owner) {
+    fn led(&mut self, stopped: &Stopped, call: InCall, result: Return, owner: Owner) {
         let Some(at) = call.slot else { return };
         if result.error == Some(Errno(libc::EBADF)) {
             return;
@@ -322,6 +342,18 @@ impl Tracing {
         let fd = call.args[0] as i32;
         let found = self.descriptors.resolve(tracee.table, fd, owner, &mut self.peers);
         if let Some(descriptor) = found {
+            let option = (call.args[1], call.args[2]);
+            if call.role == Role::SetOption
+                && result.error.is_none()
+                && option == (libc::IPPROTO_TCP as u64, libc::TCP_NODELAY as u64)
+                && let Some(value) = memory::read_array(stopped, call.args[3])
+            {
+                descriptor.nagle = if i32::from_ne_bytes(value) == 0 {
+                    Nagle::On
+                } else {
+                    Nagle::Off
+                };
+            }
             self.programs[tracee.program]
                 .counts
                 .slot(at)
@@ -439,6 +471,9 @@ fn moves(role: Role) -> Option<Flow> {
         | Role::Connect
         | Role::Accept
         | Role::SocketControl
+        | Role::SetOption
+        | Role::Wait(_)
+        | Role::WaitAt(_)
         | Role::Close
         | Role::Duplicate
         | Role::CloseRange
@@ -454,6 +489,19 @@ fn moves(role: Role) -> Option<Flow> {
         | Role::Exit
         | Role::ExitGroup
         | Role::IoUring => None,
+    }
+}
+
+/// Whether a wait was given no time: its time-out, in an argument or in memory (`struct timeval` and
+/// `struct timespec` are two words each), is zero. A wait without a time-out waits for ever.
+fn has_no_time(stopped: &Stopped, call: &InCall) -> bool {
+    match call.role {
+        Role::Wait(argument) => call.args[usize::from(argument)] as i32 == 0,
+        Role::WaitAt(argument) if call.native => {
+            let at = call.args[usize::from(argument)];
+            at != 0 && memory::read_array(stopped, at) == Some([0; 16])
+        }
+        _ => false,
     }
 }
 

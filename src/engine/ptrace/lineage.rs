@@ -104,6 +104,7 @@ impl Tracing {
                 table,
                 call: None,
                 own_affinity,
+                polls: 0,
             },
         );
         if self.is_killing() {

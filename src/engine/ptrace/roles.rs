@@ -46,6 +46,12 @@ pub(super) enum Role {
     Accept,
     /// Calls that only look at or set up the socket in the first argument.
     SocketControl,
+    /// `setsockopt`: the same, and it may switch TCP_NODELAY.
+    SetOption,
+    /// `poll`, `epoll_wait`: a wait for descriptors; the time-out in milliseconds is in this argument.
+    Wait(u8),
+    /// `ppoll`, `select` and kin: the time-out is in memory, where this argument points.
+    WaitAt(u8),
     /// `close`.
     Close,
     /// `dup2`, `dup3`: close the second descriptor.
@@ -92,6 +98,9 @@ const ROLES: &[(&str, Role)] = &[
     ("connect", Connect),
     ("dup2", Duplicate),
     ("dup3", Duplicate),
+    ("epoll_pwait", Wait(3)),
+    ("epoll_pwait2", WaitAt(3)),
+    ("epoll_wait", Wait(3)),
     ("execve", Exec),
     ("execveat", Exec),
     ("exit", Exit),
@@ -102,9 +111,12 @@ const ROLES: &[(&str, Role)] = &[
     ("getsockopt", SocketControl),
     ("io_uring_setup", IoUring),
     ("listen", SocketControl),
+    ("poll", Wait(2)),
+    ("ppoll", WaitAt(2)),
     ("pread64", ReadOther),
     ("preadv", ReadOther),
     ("preadv2", ReadOther),
+    ("pselect6", WaitAt(4)),
     ("ptrace", Ptrace),
     ("pwrite64", WriteOther),
     ("pwritev", WriteOther),
@@ -119,13 +131,14 @@ const ROLES: &[(&str, Role)] = &[
     ("rt_sigreturn", SignalReturn),
     ("sched_getaffinity", GetAffinity),
     ("sched_setaffinity", SetAffinity),
+    ("select", WaitAt(4)),
     ("send", Send),
     ("sendfile", SendFile),
     ("sendfile64", SendFile),
     ("sendmmsg", SendMany),
     ("sendmsg", SendMessage),
     ("sendto", Send),
-    ("setsockopt", SocketControl),
+    ("setsockopt", SetOption),
     ("shutdown", SocketControl),
     ("sigreturn", SignalReturn),
     ("socket", Socket),
@@ -152,9 +165,11 @@ impl Role {
     pub(super) fn is_on_descriptor(self) -> bool {
         match self {
             Read | ReadOther | Write | WriteVector | WriteOther | Send | SendMessage | SendMany | Receive
-            | ReceiveMessage | ReceiveMany | SendFile | Splice | Connect | Accept | SocketControl => true,
-            Plain | Socket | Close | Duplicate | CloseRange | Unshare | Clone | Clone3 | Fork | Exec
-            | GetAffinity | SetAffinity | Ptrace | SignalReturn | Exit | ExitGroup | IoUring => false,
+            | ReceiveMessage | ReceiveMany | SendFile | Splice | Connect | Accept | SocketControl
+            | SetOption => true,
+            Plain | Wait(_) | WaitAt(_) | Socket | Close | Duplicate | CloseRange | Unshare | Clone
+            | Clone3 | Fork | Exec | GetAffinity | SetAffinity | Ptrace | SignalReturn | Exit | ExitGroup
+            | IoUring => false,
         }
     }
 

@@ -26,6 +26,8 @@ pub(super) struct Tracee {
     pub(super) call: Option<InCall>,
     /// Whether it has set its affinity itself, which is then left alone and shown as it is.
     pub(super) own_affinity: bool,
+    /// Waits in a row that were given no time and reported nothing.
+    pub(super) polls: u64,
 }
 
 impl Tracee {

@@ -236,6 +236,7 @@ impl Tracing {
             table: self.descriptors.fresh(),
             call: None,
             own_affinity: false,
+            polls: 0,
         };
         if self.job.filter.is_empty() {
             // Without a filter nothing stops before the exec event, which is inside the call.

@@ -163,6 +163,7 @@ fn round(round: WireRound, number: usize, unclaimed: &mut Unclaimed) -> Result<R
         elapsed: span(round.seconds, &format!("{path}.seconds"), unclaimed)?,
         errors: round.errors,
         server: unclaimed.measured(&format!("{path}.server_view"), round.server_view)?,
+        cpu: round.cpu_ns.map(|cpu| (Nanos(cpu.user), Nanos(cpu.system))),
     })
 }
 
@@ -223,7 +224,10 @@ fn phase(phase: WirePhase, path: &str, unclaimed: &mut Unclaimed) -> Result<Phas
             Ok((name, call(one, &path, unclaimed)?))
         })
         .collect::<Result<_, WireError>>()?;
-    let counts = PhaseCounts { syscalls };
+    let counts = PhaseCounts {
+        syscalls,
+        talk: phase.talk,
+    };
     if counts.total() != phase.total_calls {
         return Err(unclaimed.error(&format!("{path}.total_calls"), "it is not the sum of the calls"));
     }

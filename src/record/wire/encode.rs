@@ -154,6 +154,10 @@ fn round(round: &Round, number: usize, nulls: &mut Nulls) -> WireRound {
         seconds: round.elapsed.as_secs_f64(),
         errors: round.errors.clone(),
         server_view: nulls.value(&path, &round.server, |_, known| Some(known.into())),
+        cpu_ns: round.cpu.map(|(user, system)| WireCpu {
+            user: user.0,
+            system: system.0,
+        }),
     }
 }
 
@@ -213,6 +217,7 @@ fn phase(phase: &PhaseCounts, ops: Option<Ops>, path: &str, nulls: &mut Nulls) -
         total_calls: phase.total(),
         total_per_op: ops.and_then(|ops| ops.per_op(phase.total())),
         syscalls,
+        talk: phase.talk.clone(),
     }
 }
 

@@ -95,13 +95,15 @@ fn timed() -> impl Strategy<Value = Timed> {
         span(),
         counts(),
         measured(server_view()),
+        proptest::option::of((span(), span())),
     )
-        .prop_map(|(ops, asked, elapsed, errors, server)| Round {
+        .prop_map(|(ops, asked, elapsed, errors, server, cpu)| Round {
             ops: Ops(ops),
             asked: Ops(asked),
             elapsed,
             errors,
             server,
+            cpu,
         });
     (
         vec(round, 0..4),
@@ -139,7 +141,7 @@ fn phase() -> impl Strategy<Value = PhaseCounts> {
                 peers,
             },
         );
-    btree_map(text(), call, 0..4).prop_map(|syscalls| PhaseCounts { syscalls })
+    btree_map(text(), call, 0..4).prop_map(|syscalls| PhaseCounts { syscalls, talk: None })
 }
 
 fn counted() -> impl Strategy<Value = Counted> {

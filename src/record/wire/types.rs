@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::record::{Failure, Import};
+use crate::tally::Talk;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -202,6 +203,9 @@ pub(super) struct WireRound {
     pub(super) errors: BTreeMap<String, u64>,
     /// What the server saw in this round.
     pub(super) server_view: Option<WireServerView>,
+    /// CPU time of all workers in this round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) cpu_ns: Option<WireCpu>,
 }
 
 /// A median with its 95 % interval.
@@ -308,6 +312,9 @@ pub(super) struct WirePhase {
     pub(super) total_calls: u64,
     /// The same per operation; null outside the loop, or when the operations are not known.
     pub(super) total_per_op: Option<f64>,
+    /// Turns and waits, where the engine looks at single calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) talk: Option<Talk>,
 }
 
 /// One system call over one phase.
