@@ -75,6 +75,8 @@ pub(super) fn row(name: &str) -> StrategyResult {
             cpu: not(),
             notes: Vec::new(),
         }),
+        varied: Vec::new(),
+        witness: not(),
         server_view: Measured::Known(ServerView::default()),
     };
     set_rounds(&mut result, vec![round(1000, 1000, 1000)], 50_000.0);
