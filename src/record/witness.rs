@@ -15,6 +15,9 @@ const TOLERANCE: f64 = 0.02;
 /// Per operation, less than this is no difference: a call that one pass made and another did not.
 const LEAST_PER_OP: f64 = 0.005;
 
+/// Why there is no witness in a record of a build that knew of none.
+pub const UNSAID: &str = "the record does not say whether it was counted twice";
+
 /// The second count of a row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Witness {

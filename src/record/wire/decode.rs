@@ -9,6 +9,7 @@ use super::types::{
     WireRecord, WireRound, WireStrategy, WireTimed, WireWitness,
 };
 use crate::explain::Finding;
+use crate::record::witness::UNSAID;
 use crate::record::{
     CallCounts, Counted, Counters, Host, Latency, LimitReading, Moved, PhaseCounts, Phases, PlanInfo, Record,
     Round, StrategyResult, Timed, Witness,
@@ -126,7 +127,7 @@ fn strategy(row: WireStrategy, number: usize) -> Result<StrategyResult, WireErro
     };
     if row.witness.is_none() {
         // Records of older builds have neither the key nor a reason.
-        let unsaid = || "the record does not say whether it was counted twice".to_owned();
+        let unsaid = || UNSAID.to_owned();
         unclaimed
             .reasons
             .entry("witness".to_owned())

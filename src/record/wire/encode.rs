@@ -9,6 +9,7 @@ use super::types::{
     WireWitness,
 };
 use crate::explain::Finding;
+use crate::record::witness::UNSAID;
 use crate::record::{
     CallCounts, Counted, Host, Interval, Latency, LimitReading, PhaseCounts, Record, Round, StrategyResult,
     Timed, Witness,
@@ -116,9 +117,13 @@ fn strategy(row: &StrategyResult) -> WireStrategy {
     let mut nulls = Nulls(Reasons::new());
     let timed = nulls.value("timed", &row.timed, |nulls, known| timed(known, nulls));
     let counted = nulls.value("counted", &row.counted, |nulls, known| counted(known, nulls));
-    let witness = nulls.value("witness", &row.witness, |nulls, known| {
-        Some(witness(known, nulls))
-    });
+    // A record of an older build stays as it was.
+    let witness = match row.witness.reason() {
+        Some(UNSAID) => None,
+        Some(_) | None => nulls.value("witness", &row.witness, |nulls, known| {
+            Some(witness(known, nulls))
+        }),
+    };
     let server_view = nulls.value("server_view", &row.server_view, |_, known| Some(known.into()));
     WireStrategy {
         name: row.name.clone(),

@@ -133,7 +133,7 @@ pub(super) struct WireStrategy {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) varied: Vec<WireVaried>,
     /// The same work counted once more by an engine that hardly slows it, and what that changed.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) witness: Option<WireWitness>,
     /// What the server saw over all rounds of this row, the counted pass included.
     pub(super) server_view: Option<WireServerView>,
