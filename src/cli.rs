@@ -79,6 +79,19 @@ pub enum EngineChoice {
     None,
 }
 
+/// Which engine recounts at nearly native speed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum WitnessChoice {
+    /// The best one that may run here, when the engine that counts slows the client
+    Auto,
+    /// All calls and errnos; needs CAP_BPF and CAP_PERFMON
+    Bpf,
+    /// The calls made most, mostly without rights (see `systally setup`)
+    Perf,
+    /// Do not recount
+    None,
+}
+
 /// `systally bench`.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
@@ -127,6 +140,14 @@ pub struct BenchArgs {
     /// What counts the system calls
     #[arg(long, value_enum, default_value_t = EngineChoice::Auto)]
     pub engine: EngineChoice,
+
+    /// What recounts the same work at nearly native speed, to show which counts tracing changed
+    #[arg(long, value_enum, default_value_t = WitnessChoice::Auto)]
+    pub witness: WitnessChoice,
+
+    /// How often each row is counted and recounted; counts that differ are shown as ranges
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub counted_runs: u32,
 
     /// Exit 0 even when a strategy failed
     #[arg(short = 'i', long)]

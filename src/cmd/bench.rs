@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::cli::{BenchArgs, EngineChoice, LoadArgs, OutputArgs, ServerArgs};
-use crate::engine::{self, Availability, Engine, EngineKind};
+use crate::cli::{BenchArgs, LoadArgs, OutputArgs, ServerArgs};
+use crate::engine::{self, EngineKind};
 use crate::plan::rows::{Common, Matrix, Row, rows};
 use crate::record::{PlanInfo, Record, ServerOrigin, Status, wire};
 use crate::render::{self, Format, View};
@@ -20,7 +20,7 @@ use crate::server::{PrivateOptions, Server, ServerChoice, ServerError, Target};
 use crate::strategy::contract::{Connect, KeyOrder, Keys};
 use crate::strategy::{Registry, ScriptSource, Strategy, program_strategies};
 
-use super::{Code, CommandError, CommandResult, WithCode, print, secrets, terminal, warn};
+use super::{Code, CommandError, CommandResult, WithCode, counting, print, secrets, terminal, warn};
 
 /// What all timed rounds together take when nobody sets their length.
 const DEFAULT_TOTAL: Duration = Duration::from_secs(11);
@@ -54,7 +54,7 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
     if rows.is_empty() {
         return Err(anyhow!("no strategy is left to run; `systally list` shows all")).code(Code::Usage);
     }
-    let counting = counting(args.engine)?;
+    let counting = counting::choose(args.engine, args.witness)?;
     let interrupt = Interrupt::install().context("cannot handle signals")?;
     let mut server = Server::start(server_choice(&args.server)?, &interrupt).map_err(|error| {
         let code = if matches!(error, ServerError::Interrupted) {
@@ -90,7 +90,8 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
         quiet: args.output.quiet,
     };
     show.line(&format!("server: {server}"))?;
-    show.line(&header(&settings, &rows, counting))?;
+    show.line(&header(&settings, &rows))?;
+    show.line(&counting.line)?;
 
     let progress = Bar::new(args.output.quiet);
     let mut saved = Ok(());
@@ -105,7 +106,10 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
             settings: &settings,
             server: &mut server,
             timing,
-            counting: counting.ok_or_else(|| "--engine none was asked for".to_owned()),
+            counting: counting
+                .engine
+                .ok_or_else(|| "--engine none was asked for".to_owned()),
+            witness: counting.witness,
             interrupt: &interrupt,
             progress: &progress,
             last_seen: None,
@@ -307,6 +311,7 @@ fn settings(args: &BenchArgs, rows: &[Row], baseline: Option<usize>) -> Settings
         warmup: args.warmup,
         length,
         counted_ops: args.counted_requests,
+        counted_runs: args.counted_runs,
         patience: args.timeout,
         baseline,
         plan: plan_info(args, length),
@@ -346,53 +351,24 @@ fn plan_info(args: &BenchArgs, length: RoundLength) -> PlanInfo {
         RoundLength::Ops(total) => plan.insert("requests".to_owned(), total.to_string()),
         RoundLength::Span(span) => plan.insert("duration".to_owned(), format!("{}ms", span.as_millis())),
     };
+    if args.counted_runs > 1 {
+        plan.insert("counted-runs".to_owned(), args.counted_runs.to_string());
+    }
     if !args.load.pipeline.is_empty() {
         plan.insert("pipeline".to_owned(), list(&args.load.pipeline));
     }
     PlanInfo { settings: plan }
 }
 
-/// The engine of the counted pass; `None` when nothing shall be counted.
-fn counting(choice: EngineChoice) -> Result<Option<&'static dyn Engine>, CommandError> {
-    let kind = match choice {
-        EngineChoice::None => return Ok(None),
-        EngineChoice::Auto => first_ready(&[EngineKind::Ptrace, EngineKind::Bpf]),
-        EngineChoice::Ptrace => EngineKind::Ptrace,
-        EngineChoice::PtraceCounts => EngineKind::PtraceCounts,
-        EngineChoice::Bpf => EngineKind::Bpf,
-        EngineChoice::Perf => EngineKind::Perf,
-    };
-    let engine = engine::engine(kind);
-    match engine.availability() {
-        Availability::Ready => Ok(Some(engine)),
-        Availability::Unavailable { why, fix } => Err(anyhow!(
-            "cannot count: {why}; {fix}, or time without counting: --engine none"
-        ))
-        .code(Code::CannotMeasure),
-    }
-}
-
-/// The first of these engines that may run here; without any the first, whose reasons are told then.
-fn first_ready(kinds: &[EngineKind]) -> EngineKind {
-    let ready = kinds
-        .iter()
-        .find(|kind| engine::engine(**kind).availability() == Availability::Ready);
-    ready.or(kinds.first()).copied().unwrap_or(EngineKind::Ptrace)
-}
-
 /// The second line: what is run, with the long names of the flags.
-fn header(settings: &Settings, rows: &[Row], counting: Option<&dyn Engine>) -> String {
+fn header(settings: &Settings, rows: &[Row]) -> String {
     let flags: Vec<String> = settings
         .plan
         .settings
         .iter()
         .map(|(name, value)| format!("--{name} {value}"))
         .collect();
-    let engine = match counting {
-        Some(engine) => format!("counted by {}", engine.kind()),
-        None => "not counted".to_owned(),
-    };
-    format!("bench: {} rows, {}; {engine}", rows.len(), flags.join(" "))
+    format!("bench: {} rows, {}", rows.len(), flags.join(" "))
 }
 
 /// Where the lines above the table go: standard output with a table, standard error with a form that

@@ -343,6 +343,8 @@ fn record(
         failure: None,
         timed: Measured::NotMeasured("count does not time".to_owned()),
         counted,
+        varied: Vec::new(),
+        witness: Measured::NotMeasured("count counts once".to_owned()),
         server_view: Measured::NotMeasured("no server was asked".to_owned()),
     };
     let mut record = Record {

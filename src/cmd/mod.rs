@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod calls;
 pub mod count;
+pub mod counting;
 pub mod explain;
 pub mod import;
 pub mod list;

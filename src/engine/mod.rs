@@ -40,6 +40,21 @@ pub enum EngineKind {
 }
 
 impl EngineKind {
+    /// Whether programs run under it at nearly the speed they have without, so that its counts are what a
+    /// client does when nobody counts.
+    pub fn is_near_native(self) -> bool {
+        match self {
+            EngineKind::Ptrace | EngineKind::PtraceCounts => false,
+            EngineKind::Bpf | EngineKind::Perf | EngineKind::None => true,
+        }
+    }
+
+    /// The kind of that name, as records have it.
+    pub fn by_name(name: &str) -> Option<EngineKind> {
+        let kinds = ENGINES.iter().map(|engine| engine.kind());
+        kinds.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// The name on the command line and in records.
     pub fn name(self) -> &'static str {
         match self {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::evidence::Fact;
 use super::{Finding, docs, explain};
+use crate::record::witness::UNSAID;
 use crate::record::{
     Axes, CallCounts, ClientInfo, Counted, Counters, Failure, FailureKind, Host, Interval, Kind, PhaseCounts,
     Phases, PlanInfo, Record, Round, ServerInfo, ServerOrigin, ServerView, Stage, Status, StrategyResult,
@@ -75,6 +76,8 @@ pub(super) fn row(name: &str) -> StrategyResult {
             cpu: not(),
             notes: Vec::new(),
         }),
+        varied: Vec::new(),
+        witness: Measured::NotMeasured(UNSAID.to_owned()),
         server_view: Measured::Known(ServerView::default()),
     };
     set_rounds(&mut result, vec![round(1000, 1000, 1000)], 50_000.0);

@@ -105,6 +105,8 @@ fn strategy(name: String, imported: &Imported, table: &ImportedTable) -> Strateg
         failure: None,
         timed: not(UNTIMED),
         counted: Measured::Known(counted(imported, table)),
+        varied: Vec::new(),
+        witness: not("imported: it was counted once"),
         server_view: not("imported: the server was not asked"),
     }
 }

@@ -23,6 +23,7 @@ use crate::units::{Measured, Nanos, Ops, total};
 pub use failure::{Failure, FailureKind, Stage};
 pub use latency::Latency;
 pub use stats::Interval;
+pub use witness::{Moved, Span, Varied, Witness};
 
 /// What made the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,8 +181,12 @@ pub struct StrategyResult {
     pub failure: Option<Failure>,
     /// The untraced rounds.
     pub timed: Measured<Timed>,
-    /// The counted pass.
+    /// The counted pass; the first one, when there were several.
     pub counted: Measured<Counted>,
+    /// Counts of the loop that were not the same in all counted passes.
+    pub varied: Vec<Varied>,
+    /// The same work counted by an engine that hardly slows it.
+    pub witness: Measured<Witness>,
     /// What the server saw over all rounds of this row, the counted pass included.
     pub server_view: Measured<ServerView>,
 }

@@ -103,6 +103,7 @@ fn in_cell(cell: &Cell) -> String {
         Cell::Name { ended: None, .. }
         | Cell::Text(_)
         | Cell::Number(_)
+        | Cell::Moving { .. }
         | Cell::Spread(_)
         | Cell::Missing(_) => escaped(&cell.line()),
     }

@@ -16,6 +16,7 @@ mod json;
 mod layout;
 mod markdown;
 pub mod model;
+mod moving;
 mod number;
 mod preflight;
 mod prose;

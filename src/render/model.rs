@@ -164,6 +164,16 @@ pub enum Cell {
     },
     /// A number.
     Number(Number),
+    /// A count that depends on timing: its range over passes, and the number of the note that says what it
+    /// is at native speed.
+    Moving {
+        /// The least.
+        low: Number,
+        /// The greatest.
+        high: Number,
+        /// The note; none when nobody knows it at another speed.
+        note: Option<usize>,
+    },
     /// A factor with its interval.
     Spread(Interval),
     /// Looked for, and there was nothing.
@@ -189,6 +199,9 @@ impl Cell {
                 ended: Some((status, note)),
             } => format!("{name} {}{}", status.name(), mark(*note)),
             Cell::Number(number) => number.to_string(),
+            Cell::Moving { low, high, note } => {
+                format!("{}{}", super::number::range(*low, *high), mark(*note))
+            }
             Cell::Spread(interval) => super::number::spread(interval),
             Cell::Nothing => "none".to_owned(),
             Cell::Missing(note) => format!("–{}", mark(*note)),

@@ -1,7 +1,7 @@
 //! Running a plan: the timed rounds, the counted pass and the ledger, into a record.
 //!
 //! Throughput and counts come from two passes that never mix: rounds without a tracer, interleaved over
-//! all rows, then the same work once under an engine.
+//! all rows, then the same work under an engine, and once more under one that hardly slows it.
 
 pub mod interrupt;
 pub mod ledger;
@@ -10,6 +10,7 @@ mod counted;
 mod failure;
 mod state;
 mod timed;
+mod witness;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -48,6 +49,8 @@ pub struct Settings {
     /// Operations of the counted pass over all workers; `None`: those of a round when they are given,
     /// else 1,000 batches.
     pub counted_ops: Option<u64>,
+    /// How often a row is counted, and recounted where there is a witness; at least once.
+    pub counted_runs: u32,
     /// How long to wait for a worker beyond the time its work should take.
     pub patience: Duration,
     /// The row that others are compared with; `None`: the first one measured.
@@ -80,6 +83,8 @@ pub struct Bench<'a> {
     pub timing: &'a dyn Engine,
     /// Counts; or why nothing is counted.
     pub counting: Result<&'a dyn Engine, String>,
+    /// Counts the same once more, at nearly native speed; or why nothing is recounted.
+    pub witness: Result<&'a dyn Engine, String>,
     /// Whether to stop.
     pub interrupt: &'a Interrupt,
     /// Told of every step.
@@ -155,7 +160,12 @@ impl Bench<'_> {
     fn steps(&self, states: &[RowState]) -> u64 {
         let live = states.iter().filter(|s| s.is_live()).count() as u64;
         let rounds = u64::from(self.settings.runs + self.settings.warmup);
-        live * (rounds + u64::from(self.counting.is_ok()))
+        let passes = match (&self.counting, &self.witness) {
+            (Ok(_), Ok(_)) => 2,
+            (Ok(_), Err(_)) => 1,
+            (Err(_), _) => 0,
+        };
+        live * (rounds + passes * u64::from(self.settings.counted_runs))
     }
 
     /// The heaviest row, in the terms of the limits, with the highest rate of connects that was measured.

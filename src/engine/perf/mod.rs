@@ -23,6 +23,7 @@ mod ids;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::calls::{MOST_CALLS, has_counter};
 pub use self::ids::{CACHE, IdsError, keep};
 
 use self::board::Board;

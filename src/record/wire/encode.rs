@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use super::SCHEMA;
 use super::types::{
     Reasons, WireCall, WireCounted, WireCounters, WireCpu, WireFinding, WireHost, WireLatencies, WireLimit,
-    WirePer, WirePhase, WirePhases, WireRecord, WireRound, WireStrategy, WireTimed, WireTool,
+    WireMoved, WirePer, WirePhase, WirePhases, WireRecord, WireRound, WireStrategy, WireTimed, WireTool,
+    WireWitness,
 };
 use crate::explain::Finding;
+use crate::record::witness::UNSAID;
 use crate::record::{
     CallCounts, Counted, Host, Interval, Latency, LimitReading, PhaseCounts, Record, Round, StrategyResult,
-    Timed,
+    Timed, Witness,
 };
 use crate::units::{Measured, Ops};
 
@@ -115,6 +117,13 @@ fn strategy(row: &StrategyResult) -> WireStrategy {
     let mut nulls = Nulls(Reasons::new());
     let timed = nulls.value("timed", &row.timed, |nulls, known| timed(known, nulls));
     let counted = nulls.value("counted", &row.counted, |nulls, known| counted(known, nulls));
+    // A record of an older build stays as it was.
+    let witness = match row.witness.reason() {
+        Some(UNSAID) => None,
+        Some(_) | None => nulls.value("witness", &row.witness, |nulls, known| {
+            Some(witness(known, nulls))
+        }),
+    };
     let server_view = nulls.value("server_view", &row.server_view, |_, known| Some(known.into()));
     WireStrategy {
         name: row.name.clone(),
@@ -125,8 +134,26 @@ fn strategy(row: &StrategyResult) -> WireStrategy {
         failure: row.failure.clone(),
         timed,
         counted,
+        varied: row.varied.iter().map(Into::into).collect(),
+        witness,
         server_view,
         not_measured: nulls.0,
+    }
+}
+
+fn witness(witness: &Witness, nulls: &mut Nulls) -> WireWitness {
+    let moved = witness.moved.iter().map(|moved| WireMoved {
+        syscall: moved.syscall.clone(),
+        errno: moved.errno.clone(),
+        counted: (&moved.slow).into(),
+        native: (&moved.fast).into(),
+    });
+    WireWitness {
+        engine: witness.engine.clone(),
+        passes: witness.passes,
+        calls: witness.calls.clone(),
+        slowdown: nulls.number("witness.slowdown", &witness.slowdown),
+        moved: moved.collect(),
     }
 }
 

@@ -8,9 +8,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::explain::{Finding, Severity};
 use crate::record::{
-    Axes, CallCounts, ClientInfo, Counted, Counters, Fix, Host, Interval, Kind, Latency, LimitReading,
-    PhaseCounts, Phases, PlanInfo, Round, ServerInfo, ServerOrigin, ServerView, Status, StrategyResult,
-    Timed, Verdict,
+    Axes, CallCounts, ClientInfo, Counted, Counters, Fix, Host, Interval, Kind, Latency, LimitReading, Moved,
+    PhaseCounts, Phases, PlanInfo, Round, ServerInfo, ServerOrigin, ServerView, Span, Status, StrategyResult,
+    Timed, Varied, Verdict, Witness,
 };
 use crate::units::{Measured, Nanos, Ops};
 
@@ -175,6 +175,35 @@ fn counted() -> impl Strategy<Value = Counted> {
         )
 }
 
+fn moving() -> impl Strategy<Value = (Vec<Varied>, Measured<Witness>)> {
+    let span = || (number(), number()).prop_map(|(low, high)| Span { low, high });
+    let varied = (text(), option::of(text()), span()).prop_map(|(syscall, errno, per_op)| Varied {
+        syscall,
+        errno,
+        per_op,
+    });
+    let moved = (text(), option::of(text()), span(), span()).prop_map(|(syscall, errno, slow, fast)| Moved {
+        syscall,
+        errno,
+        slow,
+        fast,
+    });
+    let witness = (
+        (text(), any::<u32>()),
+        option::of(vec(text(), 0..3)),
+        ratio(),
+        vec(moved, 0..3),
+    )
+        .prop_map(|((engine, passes), calls, slowdown, moved)| Witness {
+            engine,
+            passes,
+            calls,
+            slowdown,
+            moved,
+        });
+    (vec(varied, 0..3), measured(witness))
+}
+
 fn row() -> impl Strategy<Value = StrategyResult> {
     let status = prop_oneof![
         Just(Status::Ok),
@@ -198,19 +227,28 @@ fn row() -> impl Strategy<Value = StrategyResult> {
     });
     (
         (text(), axes, client, status, option::of(text())),
-        (measured(timed()), measured(counted()), measured(server_view())),
+        (
+            measured(timed()),
+            measured(counted()),
+            moving(),
+            measured(server_view()),
+        ),
     )
         .prop_map(
-            |((name, axes, client, status, reason), (timed, counted, server_view))| StrategyResult {
-                name,
-                axes,
-                client,
-                status,
-                reason,
-                failure: None,
-                timed,
-                counted,
-                server_view,
+            |((name, axes, client, status, reason), (timed, counted, (varied, witness), server_view))| {
+                StrategyResult {
+                    name,
+                    axes,
+                    client,
+                    status,
+                    reason,
+                    failure: None,
+                    timed,
+                    counted,
+                    varied,
+                    witness,
+                    server_view,
+                }
             },
         )
 }
@@ -455,6 +493,8 @@ fn a_number_that_json_cannot_hold_is_not_measured() {
             latency: Measured::NotMeasured("not asked for".to_owned()),
         }),
         counted: Measured::NotMeasured("not asked for".to_owned()),
+        varied: Vec::new(),
+        witness: Measured::NotMeasured("not asked for".to_owned()),
         server_view: Measured::NotMeasured("not asked for".to_owned()),
     });
     let again = from_json(&to_json(&record).unwrap()).unwrap();

@@ -130,6 +130,12 @@ pub(super) struct WireStrategy {
     pub(super) timed: Option<WireTimed>,
     /// The counted pass.
     pub(super) counted: Option<WireCounted>,
+    /// Counts of the loop that were not the same in all counted passes; `counted` has the first pass.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) varied: Vec<WireVaried>,
+    /// The same work counted once more by an engine that hardly slows it, and what that changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) witness: Option<WireWitness>,
     /// What the server saw over all rounds of this row, the counted pass included.
     pub(super) server_view: Option<WireServerView>,
     /// Why keys of this row are null, by path (`counted.cpu_ns`, `timed.rounds.0.server_view`).
@@ -276,6 +282,58 @@ pub(super) struct WireCounted {
     pub(super) cpu_ns: Option<WireCpu>,
     /// What a reader of the counts must know.
     pub(super) notes: Vec<String>,
+}
+
+/// A count of the loop that was not the same in all counted passes.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WireVaried {
+    /// The system call.
+    pub(super) syscall: String,
+    /// The errno of the failures that are meant; null for all calls of that name.
+    pub(super) errno: Option<String>,
+    /// Per operation, over the passes.
+    pub(super) per_op: WireSpan,
+}
+
+/// The least and the greatest of a count over passes.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WireSpan {
+    /// The least.
+    pub(super) low: f64,
+    /// The greatest.
+    pub(super) high: f64,
+}
+
+/// The second count of a row, at nearly native speed.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WireWitness {
+    /// The engine that made it.
+    pub(super) engine: String,
+    /// How many passes it made.
+    pub(super) passes: u32,
+    /// The calls that it counted; null for all.
+    pub(super) calls: Option<Vec<String>>,
+    /// Untraced throughput over throughput under this engine.
+    pub(super) slowdown: Option<f64>,
+    /// The counts of the loop that the slower engine changed; empty when it changed none.
+    pub(super) moved: Vec<WireMoved>,
+}
+
+/// A count that came out differently at nearly native speed.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WireMoved {
+    /// The system call.
+    pub(super) syscall: String,
+    /// The errno of the failures that are meant; null for all calls of that name.
+    pub(super) errno: Option<String>,
+    /// Per operation in the counted passes.
+    pub(super) counted: WireSpan,
+    /// Per operation at nearly native speed.
+    pub(super) native: WireSpan,
 }
 
 /// CPU time in nanoseconds.
