@@ -109,6 +109,7 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
             interrupt: &interrupt,
             progress: &progress,
             last_seen: None,
+            sampler: None,
             save: save.as_mut().map(|save| save as &mut Save),
         }
         .run()
