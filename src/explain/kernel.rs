@@ -18,7 +18,11 @@ pub(super) fn grown(record: &Record, name: &str) -> u64 {
 /// A reading (not a counter) after the run, or before it where the run took it away.
 pub(super) fn reading(record: &Record, name: &str) -> Option<u64> {
     let counters = &record.counters;
-    counters.after.get(name).or_else(|| counters.before.get(name)).copied()
+    counters
+        .after
+        .get(name)
+        .or_else(|| counters.before.get(name))
+        .copied()
 }
 
 /// The peak of a sampled reading while this row ran.
@@ -28,7 +32,10 @@ pub(super) fn peak<'a>(row: &Row<'a>, name: &str) -> Option<&'a Peak> {
 
 /// The peak over the whole run.
 pub(super) fn highest<'a>(record: &'a Record, name: &str) -> Option<&'a Peak> {
-    record.sampled.as_ref().and_then(|sampled: &Sampled| sampled.highest(name))
+    record
+        .sampled
+        .as_ref()
+        .and_then(|sampled: &Sampled| sampled.highest(name))
 }
 
 /// Whether a sampled queue was seen full.

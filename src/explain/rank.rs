@@ -9,7 +9,9 @@ use crate::units::total;
 /// Sorts findings and says of each what share of the lost and slow operations it explains.
 pub(super) fn rank(record: &Record, findings: &mut [Finding]) {
     for finding in findings.iter_mut() {
-        let Some(explained) = explained(finding) else { continue };
+        let Some(explained) = explained(finding) else {
+            continue;
+        };
         let of = match finding.strategy.as_deref() {
             Some(name) => suffered(record, |row| row.name == name),
             None => suffered(record, |_| true),
@@ -45,14 +47,22 @@ fn suffered(record: &Record, wanted: impl Fn(&StrategyResult) -> bool) -> u64 {
 #[cfg(test)]
 mod tests {
     use crate::explain::explain;
-    use crate::explain::testing::{empty, row, set_rounds, round};
+    use crate::explain::testing::{empty, round, row, set_rounds};
 
     #[test]
     fn what_explains_most_comes_first() {
         let mut record = empty();
         for (name, text, lost) in [
-            ("predis/connect/tcp", "ServerException:ERR max number of clients reached", 3),
-            ("phpredis/connect/unix", "RedisException:Resource temporarily unavailable", 40),
+            (
+                "predis/connect/tcp",
+                "ServerException:ERR max number of clients reached",
+                3,
+            ),
+            (
+                "phpredis/connect/unix",
+                "RedisException:Resource temporarily unavailable",
+                40,
+            ),
         ] {
             let mut strategy = row(name);
             let mut lossy = round(1000 - lost, 1000, 1000 - lost);
@@ -61,7 +71,16 @@ mod tests {
             record.strategies.push(strategy);
         }
         let found = explain(&record);
-        let ranked: Vec<_> = found.iter().map(|f| (f.code.as_ref(), f.evidence["explains_share"].as_f64())).collect();
-        assert_eq!(ranked, [("UNIX_BACKLOG_EAGAIN", Some(1.0)), ("REDIS_MAXCLIENTS", Some(1.0))]);
+        let ranked: Vec<_> = found
+            .iter()
+            .map(|f| (f.code.as_ref(), f.evidence["explains_share"].as_f64()))
+            .collect();
+        assert_eq!(
+            ranked,
+            [
+                ("UNIX_BACKLOG_EAGAIN", Some(1.0)),
+                ("REDIS_MAXCLIENTS", Some(1.0))
+            ]
+        );
     }
 }

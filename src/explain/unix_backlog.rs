@@ -121,7 +121,7 @@ mod tests {
             "Resource temporarily unavailable (os error 11)",
         );
         record.strategies[0].failure.as_mut().unwrap().stage = Stage::Round;
-        assert_eq!(codes(&record), ["UNEXPLAINED"]);
+        assert_eq!(codes(&record), ["SLOW_SERVER_READ_TIMEOUT"]);
         let record = failed("phpredis/connect/tcp", "io", "Resource temporarily unavailable");
         assert_eq!(codes(&record), ["UNEXPLAINED"]);
     }

@@ -21,6 +21,7 @@ pub const SETTINGS: &[&str] = &[
 /// * `fs.file-nr`, `fs.file-max`: open files of the machine and their limit, readings;
 /// * `net.core.somaxconn` and the other settings of [`SETTINGS`], readings of this process's namespace;
 /// * `nf_conntrack.count`, `nf_conntrack.max`: readings; `nf_conntrack.drop`; `softnet.dropped`;
+/// * `vmstat.oom_kill`: processes killed for memory on the whole machine;
 /// * `pids.events.max`, `cpu.stat.nr_throttled`, `cpu.stat.throttled_usec`, `memory.events.oom_kill`.
 ///
 /// What cannot be read is left out, so that a missing name means "not measured".
@@ -44,6 +45,12 @@ pub fn counters(root: &Root, pid: Option<i32>) -> BTreeMap<String, u64> {
         if let Ok(value) = sysctl::integer(root, &format!("net.netfilter.{setting}")) {
             out.insert(format!("nf_conntrack.{name}"), value);
         }
+    }
+    if let Ok(text) = root.read("proc/vmstat") {
+        let kills = text
+            .lines()
+            .find_map(|line| sysctl::whole(line.strip_prefix("oom_kill ")?.trim()));
+        out.extend(kills.map(|kills| ("vmstat.oom_kill".to_owned(), kills)));
     }
     if let Ok(drops) = net::conntrack_drops(root) {
         out.insert("nf_conntrack.drop".to_owned(), drops);

@@ -99,11 +99,7 @@ pub fn softnet_dropped(root: &Root) -> Result<u64, ReadError> {
     hex_column(PATH, text.lines(), 1)
 }
 
-fn hex_column<'a>(
-    path: &str,
-    lines: impl Iterator<Item = &'a str>,
-    column: usize,
-) -> Result<u64, ReadError> {
+fn hex_column<'a>(path: &str, lines: impl Iterator<Item = &'a str>, column: usize) -> Result<u64, ReadError> {
     lines
         .filter(|line| !line.trim().is_empty())
         .map(|line| {
@@ -170,7 +166,10 @@ mod tests {
                 "proc/net/stat/nf_conntrack",
                 "entries  searched found drop early_drop\n00000014 0 0 00000003 0\n00000014 0 0 0000000a 0\n",
             )
-            .with("proc/net/softnet_stat", "00000010 00000002 0\n00000010 00000001 0\n");
+            .with(
+                "proc/net/softnet_stat",
+                "00000010 00000002 0\n00000010 00000001 0\n",
+            );
         assert_eq!(conntrack_drops(&tree.root()).unwrap(), 13);
         assert_eq!(softnet_dropped(&tree.root()).unwrap(), 3);
         for text in ["", "entries found\n1 2\n", "drop\nxyz\n", "a drop\n1\n"] {

@@ -33,7 +33,9 @@ pub fn cpu_some(root: &Root) -> Result<Duration, ReadError> {
     text.lines()
         .find_map(|line| {
             let rest = line.strip_prefix("some ")?;
-            let total = rest.split_whitespace().find_map(|word| word.strip_prefix("total="))?;
+            let total = rest
+                .split_whitespace()
+                .find_map(|word| word.strip_prefix("total="))?;
             whole(total)
         })
         .map(Duration::from_micros)
@@ -56,8 +58,13 @@ mod tests {
         assert_eq!(tasks(&tree.root()).unwrap(), (3, 241));
         assert_eq!(cpu_some(&tree.root()).unwrap(), Duration::from_micros(1500));
         for text in ["", "full total=1\n", "some total=-1\n", "some avg10=0\n"] {
-            let tree = Tree::new().with("proc/pressure/cpu", text).with("proc/loadavg", text);
-            assert!(cpu_some(&tree.root()).is_err() && tasks(&tree.root()).is_err(), "{text:?}");
+            let tree = Tree::new()
+                .with("proc/pressure/cpu", text)
+                .with("proc/loadavg", text);
+            assert!(
+                cpu_some(&tree.root()).is_err() && tasks(&tree.root()).is_err(),
+                "{text:?}"
+            );
         }
     }
 }

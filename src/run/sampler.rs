@@ -138,7 +138,9 @@ fn keep(peaks: &mut BTreeMap<(String, u64), Peak>, reading: Reading, row: u64, a
         of: reading.of,
         at_s,
     };
-    let known = peaks.entry((peak.name.clone(), row)).or_insert_with(|| peak.clone());
+    let known = peaks
+        .entry((peak.name.clone(), row))
+        .or_insert_with(|| peak.clone());
     if peak.peak > known.peak {
         *known = peak;
     }
@@ -203,13 +205,21 @@ impl Reader {
             && let Ok(listeners) = sockdiag::tcp_listeners()
             && let Some(listener) = load.listener(&listeners)
         {
-            put(sampled::TCP_QUEUED, listener.queued.into(), Some(listener.capacity()));
+            put(
+                sampled::TCP_QUEUED,
+                listener.queued.into(),
+                Some(listener.capacity()),
+            );
         }
         if let Some(load) = &self.unix
             && let Ok(listeners) = sockdiag::unix_listeners()
             && let Some(listener) = load.listener(&listeners)
         {
-            put(sampled::UNIX_QUEUED, listener.queued.into(), Some(listener.capacity()));
+            put(
+                sampled::UNIX_QUEUED,
+                listener.queued.into(),
+                Some(listener.capacity()),
+            );
         }
         if self.tcp.is_some()
             && let Ok(sockets) = net::sockstat(&self.root, Who::Me)
