@@ -57,6 +57,9 @@ pub enum Command {
     /// The built-in RESP server; systally starts it itself
     #[command(hide = true)]
     Responder(ResponderArgs),
+    /// One run of a test of a limit, told on standard input; systally starts these itself
+    #[command(hide = true)]
+    Arm,
     /// A loop of one system call; systally starts it itself to measure what engines cost
     #[command(hide = true)]
     Loop(LoopArgs),
@@ -125,6 +128,11 @@ pub struct BenchArgs {
     /// What counts the system calls
     #[arg(long, value_enum, default_value_t = EngineChoice::Auto)]
     pub engine: EngineChoice,
+
+    /// Put suspected limits to the test afterwards: the same load by turns with nothing changed and with
+    /// only that limit raised, in a network namespace of its own with a second server
+    #[arg(long)]
+    pub prove: bool,
 
     /// Exit 0 even when a strategy failed
     #[arg(short = 'i', long)]

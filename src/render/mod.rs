@@ -18,6 +18,7 @@ mod markdown;
 pub mod model;
 mod number;
 mod preflight;
+mod proofs;
 mod prose;
 mod table;
 
@@ -145,6 +146,7 @@ pub fn report(record: &Record, view: &View) -> model::Report {
             Kind::Bench | Kind::Count | Kind::Import => prose::limits(record),
         },
         findings: prose::findings(record),
+        proofs: proofs::lines(record),
         notes: notes.into_texts(),
     }
 }

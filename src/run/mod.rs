@@ -8,6 +8,7 @@ pub mod ledger;
 
 mod counted;
 mod failure;
+pub mod prove;
 mod readings;
 pub mod sampler;
 mod state;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::limits::Load;
+use crate::proc::cgroup::CpuQuota;
 use crate::proc::process::{Resource, Who, open_files, rlimit, same_netns};
 use crate::proc::{self, Root, cgroup, net, sockdiag};
 use crate::strategy::contract::{Endpoint, Transport};
@@ -22,6 +23,7 @@ const OF_THE_SERVER: &[&str] = &[
 /// * `listener.tcp.backlog`, `listener.tcp.drops`, `listener.unix.backlog`: the very listeners of these
 ///   addresses;
 /// * `server.cpu.stat.*`, `server.memory.events.oom_kill`, `server.pids.events.max` of its control groups;
+/// * `server.cpu.quota_us`, `server.cpu.period_us` of the tightest of them, readings;
 /// * `server.fds_open`, `server.nofile`: readings;
 /// * `server.TcpExt.*` when it is in another network namespace, whose counters the client's are not.
 ///
@@ -34,6 +36,15 @@ pub(super) fn counters(root: &Root, server: Option<i32>, endpoints: &[Endpoint])
         let mut put = |name: &str, value: u64| out.insert(format!("server.{name}"), value);
         for (name, value) in cgroup::counters(root, who) {
             put(&name, value);
+        }
+        let quotas = cgroup::cpu_quotas(root, who).unwrap_or_default();
+        // The tightest one on the way up binds.
+        if let Some(tightest) = quotas.iter().min_by(|a, b| {
+            let share = |quota: &CpuQuota| u128::from(quota.quota);
+            (share(a) * u128::from(b.period)).cmp(&(share(b) * u128::from(a.period)))
+        }) {
+            put("cpu.quota_us", tightest.quota);
+            put("cpu.period_us", tightest.period);
         }
         if let Ok(open) = open_files(root, who) {
             put("fds_open", open);
