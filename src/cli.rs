@@ -57,6 +57,9 @@ pub enum Command {
     /// The built-in RESP server; systally starts it itself
     #[command(hide = true)]
     Responder(ResponderArgs),
+    /// One run of a test of a limit, told on standard input; systally starts these itself
+    #[command(hide = true)]
+    Arm,
     /// A loop of one system call; systally starts it itself to measure what engines cost
     #[command(hide = true)]
     Loop(LoopArgs),
@@ -148,6 +151,11 @@ pub struct BenchArgs {
     /// How often each row is counted and recounted; counts that differ are shown as ranges
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub counted_runs: u32,
+
+    /// Put suspected limits to the test afterwards: the same load by turns with nothing changed and with
+    /// only that limit raised, in a network namespace of its own with a second server
+    #[arg(long)]
+    pub prove: bool,
 
     /// Exit 0 even when a strategy failed
     #[arg(short = 'i', long)]

@@ -18,6 +18,7 @@ fn main() -> ExitCode {
         Command::Schema => cmd::schema::run(),
         Command::Worker(args) => return cmd::worker::run(&args),
         Command::Responder(args) => cmd::responder::run(&args),
+        Command::Arm => cmd::arm::run(),
         Command::Setup => cmd::setup::run(),
         Command::Loop(args) => cmd::calls::run(&args),
     };

@@ -15,12 +15,14 @@ use crate::plan::rows::{Common, Matrix, Row, rows};
 use crate::record::{PlanInfo, Record, ServerOrigin, Status, wire};
 use crate::render::{self, Format, View};
 use crate::run::interrupt::Interrupt;
+use crate::run::prove::arm::Groups;
 use crate::run::{Bench, Progress, RoundLength, Save, Settings};
 use crate::server::{PrivateOptions, Server, ServerChoice, ServerError, Target};
 use crate::strategy::contract::{Connect, KeyOrder, Keys};
 use crate::strategy::{Registry, ScriptSource, Strategy, program_strategies};
+use crate::sys::namespace::set_open_files_of;
 
-use super::{Code, CommandError, CommandResult, WithCode, counting, print, secrets, terminal, warn};
+use super::{Code, CommandError, CommandResult, WithCode, counting, print, prove, secrets, terminal, warn};
 
 /// What all timed rounds together take when nobody sets their length.
 const DEFAULT_TOTAL: Duration = Duration::from_secs(11);
@@ -37,6 +39,42 @@ const KEYS_AT_ONCE: u64 = 10_000;
 /// Usage (unknown strategy, unusable flags), a server that cannot be reached, a record that cannot be
 /// written. What goes wrong with single strategies is in their rows and in the exit code.
 pub fn run(args: &mut BenchArgs) -> CommandResult {
+    run_within(args, &Within::default())
+}
+
+/// The surroundings of one run of a test.
+#[derive(Default)]
+pub(super) struct Within {
+    /// How the private server is set up.
+    pub(super) options: PrivateOptions,
+    /// Soft limit of open files that the server is given when it runs.
+    pub(super) server_nofile: Option<u64>,
+    /// The control groups made for it.
+    pub(super) groups: Groups,
+}
+
+impl Within {
+    /// Does to the server what can only be done when it runs.
+    fn prepare(&self, server: &Server) -> Result<(), CommandError> {
+        let Some(pid) = server.pid() else { return Ok(()) };
+        self.groups
+            .take_server(pid)
+            .context("cannot put the server into its control group")
+            .code(Code::CannotMeasure)?;
+        match self.server_nofile {
+            Some(soft) => set_open_files_of(pid, soft)
+                .context("cannot set the server's limit of open files")
+                .code(Code::CannotMeasure),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Runs it in surroundings that were made for it.
+///
+/// # Errors
+/// As [`run`].
+pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult {
     secrets::hide(&mut args.server)?;
     let args = &*args;
     let form = form(&args.output);
@@ -56,7 +94,17 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
     }
     let counting = counting::choose(args.engine, args.witness)?;
     let interrupt = Interrupt::install().context("cannot handle signals")?;
-    let mut server = Server::start(server_choice(&args.server)?, &interrupt).map_err(|error| {
+    let choice = match server_choice(&args.server)? {
+        ServerChoice::Auto { prefer, .. } => ServerChoice::Auto {
+            prefer,
+            options: within.options.clone(),
+        },
+        ServerChoice::BuiltIn { .. } => ServerChoice::BuiltIn {
+            options: within.options.clone(),
+        },
+        external @ ServerChoice::External(_) => external,
+    };
+    let mut server = Server::start(choice, &interrupt).map_err(|error| {
         let code = if matches!(error, ServerError::Interrupted) {
             Code::Incomplete
         } else {
@@ -67,6 +115,7 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
             error: error.into(),
         }
     })?;
+    within.prepare(&server)?;
     let rows: Vec<Row> = if args.strategies.is_empty() && args.program.is_empty() {
         rows.into_iter()
             .filter(|r| server.endpoint(r.strategy.transport).is_some())
@@ -95,7 +144,7 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
 
     let progress = Bar::new(args.output.quiet);
     let mut saved = Ok(());
-    let record = {
+    let mut record = {
         let mut save = file(args.output.output.as_deref()).map(|path| {
             let saved = &mut saved;
             move |record: &Record| *saved = wire::save(record, path)
@@ -113,6 +162,7 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
             interrupt: &interrupt,
             progress: &progress,
             last_seen: None,
+            sampler: None,
             save: save.as_mut().map(|save| save as &mut Save),
         }
         .run()
@@ -121,6 +171,13 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
         clean_up(&mut server, &common);
     }
     server.stop();
+    if args.prove && record.complete {
+        show.line("proving: each suspected limit is changed by turns, elsewhere")?;
+        prove::prove(args, &mut record, &interrupt);
+        if let Some(path) = file(args.output.output.as_deref()) {
+            saved = wire::save(&record, path);
+        }
+    }
 
     write_outputs(args, form, &record)?;
     // Last, so that what cannot be kept in the file has at least been shown.

@@ -362,7 +362,9 @@ fn record(
         strategies: vec![row],
         limits: Vec::new(),
         counters: Counters::default(),
+        sampled: None,
         findings: Vec::new(),
+        proofs: Vec::new(),
         imports: Vec::new(),
     };
     record.findings = explain(&record);

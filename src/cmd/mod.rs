@@ -1,5 +1,6 @@
 //! The commands: one short file each. Only this folder writes to standard output.
 
+pub mod arm;
 pub mod bench;
 pub mod calls;
 pub mod count;
@@ -8,6 +9,7 @@ pub mod explain;
 pub mod import;
 pub mod list;
 pub mod preflight;
+pub mod prove;
 pub mod responder;
 pub mod schema;
 pub mod secrets;

@@ -11,30 +11,30 @@ use crate::record::{FailureKind, LimitReading, Record, Stage, StrategyResult, Ve
 use crate::units::Measured;
 
 /// A code, a record in which it is found, and one in which it is not.
-type Case = (&'static str, Record, Record);
+pub(super) type Case = (&'static str, Record, Record);
 
-fn one(result: StrategyResult) -> Record {
+pub(super) fn one(result: StrategyResult) -> Record {
     let mut record = empty();
     record.strategies.push(result);
     record
 }
 
 /// A row changed by a function, alone in its record.
-fn changed(name: &str, change: impl FnOnce(&mut StrategyResult)) -> Record {
+pub(super) fn changed(name: &str, change: impl FnOnce(&mut StrategyResult)) -> Record {
     let mut result = row(name);
     change(&mut result);
     one(result)
 }
 
 /// The record with another kind of failure.
-fn as_kind(mut record: Record, kind: FailureKind) -> Record {
+pub(super) fn as_kind(mut record: Record, kind: FailureKind) -> Record {
     if let Some(failure) = record.strategies[0].failure.as_mut() {
         failure.kind = kind;
     }
     record
 }
 
-fn facts(record: Record, facts: &[(Fact, &str)]) -> Record {
+pub(super) fn facts(record: Record, facts: &[(Fact, &str)]) -> Record {
     facts
         .iter()
         .fold(record, |record, (fact, value)| with_fact(record, *fact, value))
@@ -341,6 +341,7 @@ fn every_code_is_found_where_it_should_and_not_in_its_look_alike() {
     cases.extend(server_cases());
     cases.extend(worker_cases());
     cases.extend(cost_cases());
+    cases.extend(super::fixtures_limits::cases());
     // The rules for foreign traces have their fixtures in `fixtures/imports`.
     let live = RULES.iter().flat_map(|rule| rule.docs()).chain(unexplained::DOCS);
     for doc in live {

@@ -11,65 +11,107 @@
 //! * `server.settings` (`maxclients`, `tcp-backlog`), `client.environment` (`xdebug`), `limits`.
 
 mod auth;
+mod cgroup_oom;
 mod client_nofile;
 mod connection_per_operation;
+mod conntrack_full;
+mod cpu_throttle;
 mod ephemeral_ports;
 pub mod evidence;
 mod finding;
 #[cfg(test)]
 mod fixtures;
+#[cfg(test)]
+mod fixtures_limits;
+mod forks;
+mod idle_close;
+mod kernel;
 mod ledger;
+mod listener_stale;
 mod liveness_probes;
 mod maxclients;
+mod memcached_limit;
 mod no_ptrace;
 mod options_per_operation;
+mod output_buffer_close;
+mod packet_loss;
+mod php_pool;
 mod pipeline_not_batched;
+mod rank;
+mod retry_duplicates;
 mod row;
 mod server_died;
 mod server_down;
+mod server_emfile;
+mod server_refusal;
+mod slow_server;
 mod socket_missing;
 mod socket_perm;
 mod socket_stale;
 mod symptom;
+mod syn_queue;
 mod system_file_max;
 mod tcp_accept_queue;
+mod tcp_accept_reset;
 #[cfg(test)]
 mod testing;
+mod time_wait_buckets;
 mod trace;
 mod tracer_changed;
 mod unexplained;
 mod unix_backlog;
+mod unix_backlog_wait;
 mod worker;
+mod worker_refused;
 mod xdebug;
 
 use crate::record::Record;
 
-pub use finding::{Doc, Finding, Rule, Severity};
+pub use finding::{Doc, EXPLAINS, Finding, Rule, Severity};
 pub use symptom::Symptom;
 
 /// All rules, in the order in which their findings are listed when they matter equally.
 pub const RULES: &[&dyn Rule] = &[
     &server_died::ServerDied,
+    &cgroup_oom::CgroupOom,
     &server_down::ServerDown,
     &socket_missing::SocketMissing,
     &socket_stale::SocketStale,
     &socket_perm::SocketPerm,
     &unix_backlog::UnixBacklog,
+    &unix_backlog_wait::UnixBacklogWait,
     &tcp_accept_queue::TcpAcceptQueue,
+    &tcp_accept_reset::TcpAcceptReset,
+    &syn_queue::SynQueue,
+    &listener_stale::ListenerStale,
+    &conntrack_full::ConntrackFull,
+    &packet_loss::PacketLoss,
     &ephemeral_ports::EphemeralPorts,
     &client_nofile::ClientNofile,
     &system_file_max::SystemFileMax,
+    &forks::Forks,
     &auth::Auth,
+    &server_refusal::ServerRefusal,
     &maxclients::Maxclients,
+    &memcached_limit::MemcachedLimit,
+    &server_emfile::ServerEmfile,
+    &cpu_throttle::CpuThrottle,
+    &slow_server::SlowServer,
+    &idle_close::IdleClose,
+    &output_buffer_close::OutputBufferClose,
+    &php_pool::PhpPool,
+    &worker_refused::WorkerRefused,
     &worker::Worker,
     &no_ptrace::NoPtrace,
     &ledger::Ledger,
+    &retry_duplicates::RetryDuplicates,
     &pipeline_not_batched::PipelineNotBatched,
     &connection_per_operation::ConnectionPerOperation,
     &liveness_probes::LivenessProbes,
     &options_per_operation::OptionsPerOperation,
     &xdebug::Xdebug,
     &tracer_changed::TracerChanged,
+    &time_wait_buckets::TimeWaitBuckets,
 ];
 
 /// What all rules find in a record, the gravest first; failures that no rule explains are said to be so.
@@ -84,7 +126,7 @@ pub fn explain(record: &Record) -> Vec<Finding> {
     };
     let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule.check(record)).collect();
     findings.extend(unexplained::check(record, &findings));
-    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    rank::rank(record, &mut findings);
     findings
 }
 

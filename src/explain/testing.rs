@@ -40,7 +40,9 @@ pub(super) fn empty() -> Record {
         strategies: Vec::new(),
         limits: Vec::new(),
         counters: Counters::default(),
+        sampled: None,
         findings: Vec::new(),
+        proofs: Vec::new(),
         imports: Vec::new(),
     }
 }

@@ -69,7 +69,9 @@ pub fn into_record(mut files: Vec<(String, Imported)>, ops: Option<Ops>) -> Reco
         strategies,
         limits: Vec::new(),
         counters: Counters::default(),
+        sampled: None,
         findings: Vec::new(),
+        proofs: Vec::new(),
         imports: files
             .into_iter()
             .map(|(file, imported)| crate::record::Import { file, imported })

@@ -6,6 +6,8 @@
 pub mod failure;
 mod from_tally;
 pub mod latency;
+pub mod proof;
+pub mod sampled;
 pub mod stats;
 pub mod wire;
 pub mod witness;
@@ -22,6 +24,8 @@ use crate::units::{Measured, Nanos, Ops, total};
 
 pub use failure::{Failure, FailureKind, Stage};
 pub use latency::Latency;
+pub use proof::{Proof, ProofArm, ProofRun, ProofVerdict};
+pub use sampled::{Peak, Sampled};
 pub use stats::Interval;
 pub use witness::{Moved, Span, Varied, Witness};
 
@@ -59,8 +63,12 @@ pub struct Record {
     pub limits: Vec<LimitReading>,
     /// Kernel and server counters around the whole run.
     pub counters: Counters,
+    /// What was read many times during the run; `None` where nobody did.
+    pub sampled: Option<Sampled>,
     /// What the rules found.
     pub findings: Vec<Finding>,
+    /// Findings that were put to the test, with what came of it.
+    pub proofs: Vec<Proof>,
     /// The foreign files it was made of; empty for systally's own runs.
     pub imports: Vec<Import>,
 }

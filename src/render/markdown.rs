@@ -45,6 +45,10 @@ pub(super) fn write(report: &Report) -> String {
             text
         })));
     }
+    if !report.proofs.is_empty() {
+        parts.push("### Proofs".to_owned());
+        parts.push(list(report.proofs.iter().map(|line| escaped(line.trim_start()))));
+    }
     if !report.notes.is_empty() {
         parts.push("### Notes".to_owned());
         let notes = report.notes.iter().enumerate();

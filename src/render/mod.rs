@@ -19,6 +19,7 @@ pub mod model;
 mod moving;
 mod number;
 mod preflight;
+mod proofs;
 mod prose;
 mod table;
 
@@ -146,6 +147,7 @@ pub fn report(record: &Record, view: &View) -> model::Report {
             Kind::Bench | Kind::Count | Kind::Import => prose::limits(record),
         },
         findings: prose::findings(record),
+        proofs: proofs::lines(record),
         notes: notes.into_texts(),
     }
 }

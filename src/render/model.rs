@@ -24,6 +24,8 @@ pub struct Report {
     pub limits: Vec<String>,
     /// Findings, the gravest first.
     pub findings: Vec<FoundText>,
+    /// Findings that were put to the test; a line that begins with spaces belongs to the one above.
+    pub proofs: Vec<String>,
     /// Why a cell is a dash; note `n` of a cell is entry `n - 1` here.
     pub notes: Vec<String>,
 }

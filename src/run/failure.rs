@@ -1,6 +1,8 @@
 //! From what went wrong with a worker to the failure that the record keeps, with what the machine and
 //! the server say at that moment.
 
+use nix::errno::Errno;
+
 use crate::engine::EngineError;
 use crate::explain::{Symptom, evidence};
 use crate::proc::Root;
@@ -53,6 +55,9 @@ pub(super) fn of_workers(
     };
     let health = server.describe_alive();
     read_the_moment(&mut failure, endpoint, server, None, health);
+    if failure.kind == FailureKind::NotStarted {
+        failure.facts.extend(evidence::forking(&Root::live()));
+    }
     failure
 }
 
@@ -172,6 +177,10 @@ fn read_the_moment(
 fn kind(error: &WorkerError, fault: Option<&Fault>) -> FailureKind {
     match error {
         WorkerError::Engine(EngineError::Exec { .. }) => return FailureKind::NotStarted,
+        WorkerError::Engine(EngineError::System {
+            source: Errno::EAGAIN,
+            ..
+        }) => return FailureKind::NotStarted,
         WorkerError::Engine(EngineError::Denied { .. }) => return FailureKind::NoPtrace,
         WorkerError::Engine(EngineError::System { .. } | EngineError::Broken { .. })
         | WorkerError::Interrupted { .. }

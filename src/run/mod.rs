@@ -8,6 +8,9 @@ pub mod ledger;
 
 mod counted;
 mod failure;
+pub mod prove;
+mod readings;
+pub mod sampler;
 mod state;
 mod timed;
 mod witness;
@@ -26,6 +29,7 @@ use crate::strategy::Presence;
 use crate::strategy::contract::{Connect, Endpoint, Stop, Transport};
 use crate::strategy::worker::{WorkerError, Workers};
 use interrupt::Interrupt;
+use sampler::{Sampler, Watch};
 use state::RowState;
 
 /// How long a timed round is.
@@ -91,6 +95,8 @@ pub struct Bench<'a> {
     pub progress: &'a dyn Progress,
     /// The server's counters as they were read last; starts as `None`.
     pub last_seen: Option<Snapshot>,
+    /// Reads queues while rows run; starts as `None`.
+    pub sampler: Option<Sampler>,
     /// Given the record after every step that adds to it, when somebody wants it so soon.
     pub save: Option<&'a mut Save<'a>>,
 }
@@ -112,6 +118,7 @@ impl Bench<'_> {
             host: proc::host(&root),
             before: self.counters(&root),
         };
+        self.sampler = Some(Sampler::start(self.watch()));
         let mut states: Vec<RowState> = self.rows.iter().map(RowState::new).collect();
         self.skip_what_cannot_run(&mut states);
         self.progress.begin(self.steps(&states));
@@ -207,11 +214,21 @@ impl Bench<'_> {
     }
 
     fn counters(&mut self, root: &Root) -> BTreeMap<String, u64> {
-        let mut counters = proc::counters(root, None);
+        let watch = self.watch();
+        let mut counters = readings::counters(root, watch.server, &watch.endpoints);
         if let Ok(snapshot) = self.server.snapshot() {
             counters.extend(snapshot.named());
         }
         counters
+    }
+
+    /// What is read while rows run.
+    fn watch(&self) -> Watch {
+        let of = |transport| self.server.endpoint(transport).cloned();
+        Watch {
+            endpoints: Transport::SOCKETS.into_iter().filter_map(of).collect(),
+            server: self.server.pid(),
+        }
     }
 
     /// Starts the workers of a row; each is given its share of the round.
@@ -222,6 +239,9 @@ impl Bench<'_> {
         request: &Request,
         length: RoundLength,
     ) -> Result<Workers, WorkerError> {
+        if let Some(sampler) = &self.sampler {
+            sampler.row(self.rows.iter().position(|one| std::ptr::eq(one, row)));
+        }
         let servers = self.servers(row);
         let assignments = (0..row.clients)
             .map(|worker| {
@@ -284,7 +304,9 @@ impl Bench<'_> {
                 before: frame.before.clone(),
                 after: self.counters(&Root::live()),
             },
+            sampled: self.sampler.as_ref().and_then(Sampler::so_far),
             findings: Vec::new(),
+            proofs: Vec::new(),
             imports: Vec::new(),
         };
         record.findings = explain(&record);

@@ -111,6 +111,9 @@ impl Bench<'_> {
         limit: Duration,
         counted: bool,
     ) -> Result<(Played, Measured<ServerView>), Broken> {
+        if let Some(sampler) = &self.sampler {
+            sampler.row(Some(i));
+        }
         let endpoint = self.servers(&self.rows[i]).into_iter().next();
         let before = match (self.server.snapshot(), &endpoint) {
             (Err(error), Some(endpoint)) => {

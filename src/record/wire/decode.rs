@@ -91,7 +91,9 @@ pub(super) fn record(wire: WireRecord) -> Result<Record, WireError> {
             before: wire.counters.before,
             after: wire.counters.after,
         },
+        sampled: wire.sampled,
         findings: wire.findings.into_iter().map(finding).collect(),
+        proofs: wire.proofs,
         imports: wire.imports,
     })
 }

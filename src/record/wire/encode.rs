@@ -83,7 +83,9 @@ pub(super) fn record(record: &Record) -> WireRecord {
             before: record.counters.before.clone(),
             after: record.counters.after.clone(),
         },
+        sampled: record.sampled.clone(),
         findings: record.findings.iter().map(finding).collect(),
+        proofs: record.proofs.clone(),
         imports: record.imports.clone(),
         not_measured: nulls.0,
     }

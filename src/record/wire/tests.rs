@@ -376,7 +376,9 @@ fn record() -> impl Strategy<Value = Record> {
                     strategies,
                     limits,
                     counters: Counters { before, after },
+                    sampled: None,
                     findings,
+                    proofs: Vec::new(),
                     imports: Vec::new(),
                 }
             },
@@ -414,7 +416,9 @@ fn empty() -> Record {
         strategies: Vec::new(),
         limits: Vec::new(),
         counters: Counters::default(),
+        sampled: None,
         findings: Vec::new(),
+        proofs: Vec::new(),
         imports: Vec::new(),
     }
 }

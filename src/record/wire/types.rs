@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::record::{Failure, Import};
+use crate::record::{Failure, Import, Proof, Sampled};
 use crate::tally::Talk;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -39,8 +39,14 @@ pub(super) struct WireRecord {
     pub(super) limits: Vec<WireLimit>,
     /// Kernel and server counters around the whole run, by dotted name.
     pub(super) counters: WireCounters,
+    /// What was read many times during the run: queues and pressures that no counter keeps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) sampled: Option<Sampled>,
     /// What the rules found, the gravest first.
     pub(super) findings: Vec<WireFinding>,
+    /// Findings that were put to the test, each with all its runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) proofs: Vec<Proof>,
     /// The foreign files that an import was made of, with what was read from them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) imports: Vec<Import>,
