@@ -37,7 +37,8 @@ pub struct Reading(Vec<(String, Snapshot)>);
 impl Node {
     fn address(&self) -> String {
         match self {
-            Node::Redis(server) => shown(server.control.endpoint()),
+            // The address that clients know, not the one of the control connection.
+            Node::Redis(server) => shown(server.endpoints.first().unwrap_or(server.control.endpoint())),
             Node::Memcached(server) => shown(server.endpoint()),
         }
     }

@@ -21,7 +21,7 @@ pub trait Client: Send + Sync {
     }
     /// How it can reach that; never empty.
     fn transports(&self) -> Vec<Transport>;
-    /// Whether it can run on this machine. The first call may start a program and wait for it, five
+    /// Whether it can run on this machine. The first call may start a program and wait for it, twenty
     /// seconds at most; later calls give the same answer at once.
     fn presence(&self) -> Presence;
     /// Program and arguments of its worker.

@@ -110,7 +110,8 @@ impl Op {
             Op::Get => &["get"],
             Op::Set => &["set"],
             Op::Setget => &["set", "get"],
-            Op::Incr => &["incr"],
+            // Some clients send INCRBY with 1, which is the same operation.
+            Op::Incr => &["incr", "incrby"],
             Op::Ping => &["ping"],
         }
     }
