@@ -16,10 +16,10 @@ use crate::record::{PlanInfo, Record, ServerOrigin, Status, wire};
 use crate::render::{self, Format, View};
 use crate::run::interrupt::Interrupt;
 use crate::run::prove::arm::Groups;
-use crate::run::{Bench, Progress, RoundLength, Save, Settings};
-use crate::server::{PrivateOptions, Server, ServerChoice, ServerError, Target};
-use crate::strategy::contract::{Connect, KeyOrder, Keys};
-use crate::strategy::{Registry, ScriptSource, Strategy, program_strategies};
+use crate::run::{Bench, Progress, RoundLength, Save, Settings, out_of_reach};
+use crate::server::{Backend, Named, PrivateOptions, ServerChoice, ServerError, Servers, Target, Wanted};
+use crate::strategy::contract::{Connect, Endpoint, KeyOrder, Keys, Store};
+use crate::strategy::{Presence, Registry, ScriptSource, Strategy, program_strategies};
 use crate::sys::namespace::set_open_files_of;
 
 use super::{Code, CommandError, CommandResult, WithCode, counting, print, prove, secrets, terminal, warn};
@@ -54,9 +54,25 @@ pub(super) struct Within {
 }
 
 impl Within {
+    /// The servers of the run, set up as the test wants them.
+    fn servers(&self, wanted: Wanted) -> Wanted {
+        let options = || self.options.clone();
+        let redis = match wanted.redis {
+            ServerChoice::Auto { prefer, .. } => ServerChoice::Auto {
+                prefer,
+                options: options(),
+            },
+            ServerChoice::BuiltIn { .. } => ServerChoice::BuiltIn { options: options() },
+            external @ ServerChoice::External(_) => external,
+        };
+        Wanted { redis, ..wanted }
+    }
+
     /// Does to the server what can only be done when it runs.
-    fn prepare(&self, server: &Server) -> Result<(), CommandError> {
-        let Some(pid) = server.pid() else { return Ok(()) };
+    fn prepare(&self, servers: &Servers) -> Result<(), CommandError> {
+        let Some(pid) = servers.iter().find_map(|(_, server)| server.pid()) else {
+            return Ok(());
+        };
         self.groups
             .take_server(pid)
             .context("cannot put the server into its control group")
@@ -79,7 +95,8 @@ pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult
     let args = &*args;
     let form = form(&args.output);
     places(&args.output)?;
-    let strategies = strategies(args)?;
+    let wanted = wanted(&args.server)?;
+    let strategies = strategies(args, !wanted.memcached.is_empty())?;
     let rows = rows(
         &strategies,
         &Matrix {
@@ -87,6 +104,7 @@ pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult
             pipeline: args.load.pipeline.clone(),
             payload_bytes: args.load.data_size.clone(),
             clients: args.load.clients.clone(),
+            servers: args.load.shards.clone(),
         },
     );
     if rows.is_empty() {
@@ -94,17 +112,12 @@ pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult
     }
     let counting = counting::choose(args.engine, args.witness)?;
     let interrupt = Interrupt::install().context("cannot handle signals")?;
-    let choice = match server_choice(&args.server)? {
-        ServerChoice::Auto { prefer, .. } => ServerChoice::Auto {
-            prefer,
-            options: within.options.clone(),
-        },
-        ServerChoice::BuiltIn { .. } => ServerChoice::BuiltIn {
-            options: within.options.clone(),
-        },
-        external @ ServerChoice::External(_) => external,
-    };
-    let mut server = Server::start(choice, &interrupt).map_err(|error| {
+    let wanted = within.servers(wanted);
+    let needs = rows
+        .iter()
+        .filter(|row| matches!(row.strategy.client.presence(), Presence::Ready { .. }))
+        .filter_map(|row| Some((row.place()?, row.servers)));
+    let mut servers = Servers::start(&wanted, needs, &interrupt).map_err(|error| {
         let code = if matches!(error, ServerError::Interrupted) {
             Code::Incomplete
         } else {
@@ -115,14 +128,8 @@ pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult
             error: error.into(),
         }
     })?;
-    within.prepare(&server)?;
-    let rows: Vec<Row> = if args.strategies.is_empty() && args.program.is_empty() {
-        rows.into_iter()
-            .filter(|r| server.endpoint(r.strategy.transport).is_some())
-            .collect()
-    } else {
-        rows
-    };
+    within.prepare(&servers)?;
+    let (rows, left_out) = within_reach(rows, &servers, &args.strategies);
     let baseline = args
         .baseline
         .as_deref()
@@ -130,15 +137,24 @@ pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult
         .transpose()?;
     let common = common(&args.load);
     let settings = settings(args, &rows, baseline);
-    let clean_up_after =
-        server.info().origin == ServerOrigin::External && spare_others(&mut server, &common)?;
+    let mut to_clean = Vec::new();
+    for (place, server) in servers.iter_mut() {
+        if server.info().origin == ServerOrigin::External && spare_others(server, &common)? {
+            to_clean.push(place);
+        }
+    }
     let timing = engine::engine(EngineKind::None);
 
     let show = Header {
         format: form,
         quiet: args.output.quiet,
     };
-    show.line(&format!("server: {server}"))?;
+    for (_, server) in servers.iter() {
+        show.line(&format!("server: {server}"))?;
+    }
+    if let Some(note) = left_out {
+        show.line(&format!("note: {note}"))?;
+    }
     show.line(&header(&settings, &rows))?;
     show.line(&counting.line)?;
 
@@ -153,7 +169,7 @@ pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult
             rows: &rows,
             common: &common,
             settings: &settings,
-            server: &mut server,
+            servers: &mut servers,
             timing,
             counting: counting
                 .engine
@@ -161,16 +177,17 @@ pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult
             witness: counting.witness,
             interrupt: &interrupt,
             progress: &progress,
-            last_seen: None,
             sampler: None,
             save: save.as_mut().map(|save| save as &mut Save),
         }
         .run()
     };
-    if clean_up_after {
-        clean_up(&mut server, &common);
+    for place in to_clean {
+        if let Some(server) = servers.get_mut(place) {
+            clean_up(server, &common);
+        }
     }
-    server.stop();
+    servers.stop();
     if args.prove && record.complete {
         show.line("proving: each suspected limit is changed by turns, elsewhere")?;
         prove::prove(args, &mut record, &interrupt);
@@ -217,13 +234,14 @@ fn places(output: &OutputArgs) -> Result<(), CommandError> {
 
 /// Makes sure that a server of the user's holds none of the keys that the run will write. Returns whether
 /// they may be deleted afterwards: not when nobody can see whose they are.
-fn spare_others(server: &mut Server, common: &Common) -> Result<bool, CommandError> {
+fn spare_others(server: &mut Backend, common: &Common) -> Result<bool, CommandError> {
     let mut first = 0;
     while first < common.keys.count {
         let last = common.keys.count.min(first + KEYS_AT_ONCE);
         match server.existing_keys(&written_keys(common, first..last)) {
-            Ok(0) => {}
-            Ok(found) => {
+            Ok(None) => return Ok(false),
+            Ok(Some(0)) => {}
+            Ok(Some(found)) => {
                 let prefix = crate::units::escape(&common.keys.prefix, 80);
                 return Err(anyhow!(
                     "the server holds {found} keys that this run would overwrite and then delete \
@@ -244,7 +262,7 @@ fn spare_others(server: &mut Server, common: &Common) -> Result<bool, CommandErr
 }
 
 /// Removes what the workers have written from a server of the user's.
-fn clean_up(server: &mut Server, common: &Common) {
+fn clean_up(server: &mut Backend, common: &Common) {
     let mut first = 0;
     while first < common.keys.count {
         let last = common.keys.count.min(first + KEYS_AT_ONCE);
@@ -258,17 +276,42 @@ fn clean_up(server: &mut Server, common: &Common) {
     }
 }
 
-/// The strategies that were named, or all default ones, and the user's own program.
-fn strategies(args: &BenchArgs) -> Result<Vec<Strategy>, CommandError> {
+/// Takes out the rows whose server has no address for their transport, unless they were named in full or
+/// nothing else is left; and says so in one line.
+fn within_reach(rows: Vec<Row>, servers: &Servers, named: &[String]) -> (Vec<Row>, Option<String>) {
+    let named: Vec<&str> = named
+        .iter()
+        .flat_map(|list| list.split(','))
+        .map(str::trim)
+        .collect();
+    let keep = |row: &Row| {
+        out_of_reach(row, servers).is_none() || named.contains(&row.strategy.name().to_string().as_str())
+    };
+    if !rows.iter().any(keep) {
+        return (rows, None);
+    }
+    let (kept, out): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(keep);
+    let note = out.first().and_then(|row| {
+        let why = out_of_reach(row, servers)?;
+        let transport = row.strategy.transport.name();
+        Some(format!("{} rows over {transport} are left out: {why}", out.len()))
+    });
+    (kept, note)
+}
+
+/// The strategies that were named, or all default ones, and the user's own program. Where the user's
+/// server is a memcached, all of its clients stand for the default ones.
+fn strategies(args: &BenchArgs, memcached: bool) -> Result<Vec<Strategy>, CommandError> {
     let mut chosen = program_strategies(&args.program);
     if !args.strategies.is_empty() || chosen.is_empty() {
         let source = ScriptSource::from_env(args.clients_file.clone()).code(Code::Usage)?;
-        chosen.extend(
-            Registry::load(&source)
-                .code(Code::Usage)?
-                .select(&args.strategies)
-                .code(Code::Usage)?,
-        );
+        let registry = Registry::load(&source).code(Code::Usage)?;
+        if args.strategies.is_empty() && memcached {
+            let all = registry.select(&["*/*/*".to_owned()]).code(Code::Usage)?;
+            chosen.extend(all.into_iter().filter(|one| one.store() == Store::Memcached));
+        } else {
+            chosen.extend(registry.select(&args.strategies).code(Code::Usage)?);
+        }
     }
     if let Some(keep) = args.load.keep_alive {
         let per_op = |s: &Strategy| matches!(s.mode.connect, Connect::PerOp);
@@ -290,12 +333,43 @@ fn baseline(rows: &[Row], name: &str) -> Result<usize, CommandError> {
         .code(Code::Usage)
 }
 
+/// The servers that the command line asks for.
+fn wanted(args: &ServerArgs) -> Result<Wanted, CommandError> {
+    let Named { redis, memcached } = target(args)?.named().code(Code::Usage)?;
+    let redis = if args.builtin_server {
+        ServerChoice::BuiltIn {
+            options: PrivateOptions::default(),
+        }
+    } else {
+        choice(redis)
+    };
+    Ok(Wanted { redis, memcached })
+}
+
+/// The Redis server that the command line asks for.
 pub(super) fn server_choice(args: &ServerArgs) -> Result<ServerChoice, CommandError> {
     if args.builtin_server {
         return Ok(ServerChoice::BuiltIn {
             options: PrivateOptions::default(),
         });
     }
+    Ok(choice(target(args)?.endpoints().code(Code::Usage)?))
+}
+
+/// The user's own server, or a private one where none is named.
+fn choice(endpoints: Vec<Endpoint>) -> ServerChoice {
+    if endpoints.is_empty() {
+        ServerChoice::Auto {
+            prefer: None,
+            options: PrivateOptions::default(),
+        }
+    } else {
+        ServerChoice::External(endpoints)
+    }
+}
+
+/// What the command line says of the user's server.
+fn target(args: &ServerArgs) -> Result<Target, CommandError> {
     let socket = match &args.socket {
         Some(path) => Some(
             path.to_str()
@@ -305,21 +379,14 @@ pub(super) fn server_choice(args: &ServerArgs) -> Result<ServerChoice, CommandEr
         ),
         None => None,
     };
-    let target = Target {
+    Ok(Target {
         host: args.host.clone(),
         port: args.port,
         socket,
         uri: args.uri.clone(),
         user: args.user.clone(),
         password: args.pass.clone(),
-    };
-    if args.host.is_none() && args.port.is_none() && args.socket.is_none() && args.uri.is_none() {
-        return Ok(ServerChoice::Auto {
-            prefer: None,
-            options: PrivateOptions::default(),
-        });
-    }
-    Ok(ServerChoice::External(target.endpoints().code(Code::Usage)?))
+    })
 }
 
 fn common(load: &LoadArgs) -> Common {
