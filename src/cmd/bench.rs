@@ -20,10 +20,15 @@ use crate::server::{PrivateOptions, Server, ServerChoice, ServerError, Target};
 use crate::strategy::contract::{Connect, KeyOrder, Keys};
 use crate::strategy::{Registry, ScriptSource, Strategy, program_strategies};
 
-use super::{Code, CommandError, CommandResult, WithCode, print, secrets, terminal, warn};
+use super::{Code, CommandError, CommandResult, WithCode, print, scenario, secrets, terminal, warn};
 
 /// What all timed rounds together take when nobody sets their length.
 const DEFAULT_TOTAL: Duration = Duration::from_secs(11);
+
+/// Rounds and patience when nobody sets them.
+const DEFAULT_RUNS: u32 = 5;
+const DEFAULT_WARMUP: u32 = 1;
+pub(super) const DEFAULT_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Keys when `-r` does not give their number; few enough to preload, many enough for shards.
 const DEFAULT_KEYS: u64 = 1_000;
@@ -41,6 +46,9 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
     let args = &*args;
     let form = form(&args.output);
     places(&args.output)?;
+    if let Some(name) = &args.scenario {
+        return scenario::run(args, name);
+    }
     let strategies = strategies(args)?;
     let rows = rows(
         &strategies,
@@ -56,17 +64,11 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
     }
     let counting = counting(args.engine)?;
     let interrupt = Interrupt::install().context("cannot handle signals")?;
-    let mut server = Server::start(server_choice(&args.server)?, &interrupt).map_err(|error| {
-        let code = if matches!(error, ServerError::Interrupted) {
-            Code::Incomplete
-        } else {
-            Code::Failed
-        };
-        CommandError {
-            code,
-            error: error.into(),
-        }
-    })?;
+    let options = PrivateOptions {
+        tcp_backlog: args.tcp_backlog,
+        ..PrivateOptions::default()
+    };
+    let mut server = start(server_choice(&args.server, options)?, &interrupt)?;
     let rows: Vec<Row> = if args.strategies.is_empty() && args.program.is_empty() {
         rows.into_iter()
             .filter(|r| server.endpoint(r.strategy.transport).is_some())
@@ -124,8 +126,23 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
     Ok(exit_code(&record, args.ignore_failure))
 }
 
+/// Connects to the server or starts one.
+pub(super) fn start(choice: ServerChoice, interrupt: &Interrupt) -> Result<Server, CommandError> {
+    Server::start(choice, interrupt).map_err(|error| {
+        let code = if matches!(error, ServerError::Interrupted) {
+            Code::Incomplete
+        } else {
+            Code::Failed
+        };
+        CommandError {
+            code,
+            error: error.into(),
+        }
+    })
+}
+
 /// The form of what is printed.
-fn form(output: &OutputArgs) -> Format {
+pub(super) fn form(output: &OutputArgs) -> Format {
     if output.output.as_deref() == Some(Path::new("-")) {
         Format::Json
     } else if output.csv {
@@ -136,7 +153,7 @@ fn form(output: &OutputArgs) -> Format {
 }
 
 /// A path that is not standard output.
-fn file(path: Option<&Path>) -> Option<&Path> {
+pub(super) fn file(path: Option<&Path>) -> Option<&Path> {
     path.filter(|path| *path != Path::new("-"))
 }
 
@@ -156,7 +173,7 @@ fn places(output: &OutputArgs) -> Result<(), CommandError> {
 
 /// Makes sure that a server of the user's holds none of the keys that the run will write. Returns whether
 /// they may be deleted afterwards: not when nobody can see whose they are.
-fn spare_others(server: &mut Server, common: &Common) -> Result<bool, CommandError> {
+pub(super) fn spare_others(server: &mut Server, common: &Common) -> Result<bool, CommandError> {
     let mut first = 0;
     while first < common.keys.count {
         let last = common.keys.count.min(first + KEYS_AT_ONCE);
@@ -183,7 +200,7 @@ fn spare_others(server: &mut Server, common: &Common) -> Result<bool, CommandErr
 }
 
 /// Removes what the workers have written from a server of the user's.
-fn clean_up(server: &mut Server, common: &Common) {
+pub(super) fn clean_up(server: &mut Server, common: &Common) {
     let mut first = 0;
     while first < common.keys.count {
         let last = common.keys.count.min(first + KEYS_AT_ONCE);
@@ -229,11 +246,13 @@ fn baseline(rows: &[Row], name: &str) -> Result<usize, CommandError> {
         .code(Code::Usage)
 }
 
-pub(super) fn server_choice(args: &ServerArgs) -> Result<ServerChoice, CommandError> {
+/// The server that the flags name; one of ours is set up by `options`.
+pub(super) fn server_choice(
+    args: &ServerArgs,
+    options: PrivateOptions,
+) -> Result<ServerChoice, CommandError> {
     if args.builtin_server {
-        return Ok(ServerChoice::BuiltIn {
-            options: PrivateOptions::default(),
-        });
+        return Ok(ServerChoice::BuiltIn { options });
     }
     let socket = match &args.socket {
         Some(path) => Some(
@@ -255,7 +274,7 @@ pub(super) fn server_choice(args: &ServerArgs) -> Result<ServerChoice, CommandEr
     if args.host.is_none() && args.port.is_none() && args.socket.is_none() && args.uri.is_none() {
         return Ok(ServerChoice::Auto {
             prefer: None,
-            options: PrivateOptions::default(),
+            options,
         });
     }
     Ok(ServerChoice::External(target.endpoints().code(Code::Usage)?))
@@ -289,11 +308,13 @@ fn written_keys(common: &Common, numbers: Range<u64>) -> Vec<String> {
 }
 
 fn settings(args: &BenchArgs, rows: &[Row], baseline: Option<usize>) -> Settings {
+    let runs = args.runs.unwrap_or(DEFAULT_RUNS);
+    let warmup = args.warmup.unwrap_or(DEFAULT_WARMUP);
     let length = match (args.load.requests, args.duration) {
         (Some(requests), _) => RoundLength::Ops(requests),
         (None, Some(span)) => RoundLength::Span(span),
         (None, None) => {
-            let per_row = args.runs.saturating_add(args.warmup).max(1);
+            let per_row = runs.saturating_add(warmup).max(1);
             let rounds = u32::try_from(rows.len())
                 .unwrap_or(u32::MAX)
                 .saturating_mul(per_row);
@@ -303,18 +324,18 @@ fn settings(args: &BenchArgs, rows: &[Row], baseline: Option<usize>) -> Settings
         }
     };
     Settings {
-        runs: args.runs,
-        warmup: args.warmup,
+        runs,
+        warmup,
         length,
         counted_ops: args.counted_requests,
-        patience: args.timeout,
+        patience: args.timeout.unwrap_or(DEFAULT_PATIENCE),
         baseline,
-        plan: plan_info(args, length),
+        plan: plan_info(args, runs, warmup, length),
     }
 }
 
 /// What the record keeps of the command line; the server's address and password are not in it.
-fn plan_info(args: &BenchArgs, length: RoundLength) -> PlanInfo {
+fn plan_info(args: &BenchArgs, runs: u32, warmup: u32, length: RoundLength) -> PlanInfo {
     fn list<T: ToString>(values: &[T]) -> String {
         values
             .iter()
@@ -323,8 +344,8 @@ fn plan_info(args: &BenchArgs, length: RoundLength) -> PlanInfo {
             .join(",")
     }
     let mut plan = BTreeMap::from([
-        ("runs".to_owned(), args.runs.to_string()),
-        ("warmup".to_owned(), args.warmup.to_string()),
+        ("runs".to_owned(), runs.to_string()),
+        ("warmup".to_owned(), warmup.to_string()),
         ("clients".to_owned(), list(&args.load.clients)),
         ("data-size".to_owned(), list(&args.load.data_size)),
         (
@@ -349,11 +370,14 @@ fn plan_info(args: &BenchArgs, length: RoundLength) -> PlanInfo {
     if !args.load.pipeline.is_empty() {
         plan.insert("pipeline".to_owned(), list(&args.load.pipeline));
     }
+    if let Some(backlog) = args.tcp_backlog {
+        plan.insert("tcp-backlog".to_owned(), backlog.to_string());
+    }
     PlanInfo { settings: plan }
 }
 
 /// The engine of the counted pass; `None` when nothing shall be counted.
-fn counting(choice: EngineChoice) -> Result<Option<&'static dyn Engine>, CommandError> {
+pub(super) fn counting(choice: EngineChoice) -> Result<Option<&'static dyn Engine>, CommandError> {
     let kind = match choice {
         EngineChoice::None => return Ok(None),
         EngineChoice::Auto => first_ready(&[EngineKind::Ptrace, EngineKind::Bpf]),
@@ -396,13 +420,13 @@ fn header(settings: &Settings, rows: &[Row], counting: Option<&dyn Engine>) -> S
 
 /// Where the lines above the table go: standard output with a table, standard error with a form that
 /// programs read.
-struct Header {
-    format: Format,
-    quiet: bool,
+pub(super) struct Header {
+    pub(super) format: Format,
+    pub(super) quiet: bool,
 }
 
 impl Header {
-    fn line(&self, text: &str) -> io::Result<()> {
+    pub(super) fn line(&self, text: &str) -> io::Result<()> {
         if self.quiet {
             return Ok(());
         }
@@ -417,10 +441,10 @@ impl Header {
 }
 
 /// A progress bar on standard error when that is a terminal.
-struct Bar(ProgressBar);
+pub(super) struct Bar(ProgressBar);
 
 impl Bar {
-    fn new(quiet: bool) -> Bar {
+    pub(super) fn new(quiet: bool) -> Bar {
         let target = if quiet || !io::stderr().is_terminal() {
             ProgressDrawTarget::hidden()
         } else {
@@ -448,7 +472,7 @@ impl Progress for Bar {
     }
 }
 
-fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -> Result<(), CommandError> {
+pub(super) fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -> Result<(), CommandError> {
     let view = View {
         all_syscalls: args.output.all,
         header: false,
@@ -480,7 +504,7 @@ fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -> Result<()
 }
 
 /// Cut short first, then failures, then what the server did not confirm.
-fn exit_code(record: &Record, ignore_failure: bool) -> Code {
+pub(super) fn exit_code(record: &Record, ignore_failure: bool) -> Code {
     let any = |status: Status| record.strategies.iter().any(|row| row.status == status);
     let failed = any(Status::Failed)
         || record

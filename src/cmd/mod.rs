@@ -8,6 +8,7 @@ pub mod import;
 pub mod list;
 pub mod preflight;
 pub mod responder;
+mod scenario;
 pub mod schema;
 pub mod secrets;
 pub mod setup;

@@ -17,7 +17,7 @@ use crate::proc::{self, Root, process, sockdiag};
 use crate::record::{Counters, Kind, PlanInfo, Record, ServerInfo, ServerOrigin, Verdict};
 use crate::render::{self, Format, View};
 use crate::run::interrupt::Interrupt;
-use crate::server::{Server, ServerChoice};
+use crate::server::{PrivateOptions, Server, ServerChoice};
 use crate::strategy::contract::Endpoint;
 use crate::units::escape;
 
@@ -285,7 +285,8 @@ fn root(args: &PreflightArgs) -> Result<Root, CommandError> {
 
 /// The planned address: of several the one of the chosen transport, else the first.
 fn endpoint(args: &PreflightArgs) -> Result<Option<Endpoint>, CommandError> {
-    let ServerChoice::External(endpoints) = bench::server_choice(&args.server)? else {
+    let ServerChoice::External(endpoints) = bench::server_choice(&args.server, PrivateOptions::default())?
+    else {
         return Ok(None);
     };
     let wanted = |endpoint: &&Endpoint| match args.plan.transport {

@@ -7,8 +7,8 @@ use super::errnos::bare;
 use super::model::{Imported, ImportedTable, Row, TimeKind};
 use crate::record::UNNAMED_ERRNO;
 use crate::record::{
-    Axes, CallCounts, ClientInfo, Counted, Counters, Host, Kind, Phases, PlanInfo, Record, Status,
-    StrategyResult,
+    Axes, CallCounts, ClientInfo, Counted, Counters, Experiment, Host, Kind, Phases, PlanInfo, Record,
+    Status, StrategyResult,
 };
 use crate::tally::Abi;
 use crate::units::{Measured, Nanos, Ops};
@@ -106,6 +106,7 @@ fn strategy(name: String, imported: &Imported, table: &ImportedTable) -> Strateg
         timed: not(UNTIMED),
         counted: Measured::Known(counted(imported, table)),
         server_view: not("imported: the server was not asked"),
+        experiment: Experiment::default(),
     }
 }
 

@@ -54,6 +54,12 @@ pub struct Row {
 }
 
 impl Row {
+    /// Workers that systally starts for the row: one for each client, but a script that forks its clients
+    /// is started once.
+    pub fn workers(&self) -> u32 {
+        if self.strategy.mode.forks { 1 } else { self.clients }
+    }
+
     /// The axes as the record keeps them.
     pub fn axes(&self) -> Axes {
         Axes {
@@ -80,6 +86,7 @@ impl Row {
             warmup: WARMUP_OPS,
             max_errors: MAX_ERRORS,
             latency: LatencyMode::Hist,
+            forks: if self.strategy.mode.forks { self.clients } else { 0 },
         }
     }
 }

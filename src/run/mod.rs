@@ -213,10 +213,11 @@ impl Bench<'_> {
         length: RoundLength,
     ) -> Result<Workers, WorkerError> {
         let servers = self.servers(row);
-        let assignments = (0..row.clients)
+        let workers = row.workers();
+        let assignments = (0..workers)
             .map(|worker| {
                 let stop = match length {
-                    RoundLength::Ops(total) => Stop::Ops(share(total, row.clients, worker)),
+                    RoundLength::Ops(total) => Stop::Ops(share(total, workers, worker)),
                     RoundLength::Span(span) => Stop::Seconds(span.as_secs_f64()),
                 };
                 row.strategy

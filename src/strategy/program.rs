@@ -34,6 +34,7 @@ impl Client for ProgramClient {
             connect: Connect::Once,
             pipeline: false,
             depth_when_asked: true,
+            forks: false,
             default: true,
             demonstration: false,
             options: BTreeMap::new(),

@@ -126,6 +126,7 @@ fn strategy(row: &StrategyResult) -> WireStrategy {
         timed,
         counted,
         server_view,
+        experiment: row.experiment.clone(),
         not_measured: nulls.0,
     }
 }

@@ -8,9 +8,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::explain::{Finding, Severity};
 use crate::record::{
-    Axes, CallCounts, ClientInfo, Counted, Counters, Fix, Host, Interval, Kind, Latency, LimitReading,
-    PhaseCounts, Phases, PlanInfo, Round, ServerInfo, ServerOrigin, ServerView, Status, StrategyResult,
-    Timed, Verdict,
+    Axes, CallCounts, ClientInfo, Counted, Counters, Experiment, Fix, Host, Interval, Kind, Latency,
+    LimitReading, PhaseCounts, Phases, PlanInfo, Round, ServerInfo, ServerOrigin, ServerView, Status,
+    StrategyResult, Timed, Verdict,
 };
 use crate::units::{Measured, Nanos, Ops};
 
@@ -209,6 +209,7 @@ fn row() -> impl Strategy<Value = StrategyResult> {
                 timed,
                 counted,
                 server_view,
+                experiment: Experiment::default(),
             },
         )
 }
@@ -454,6 +455,7 @@ fn a_number_that_json_cannot_hold_is_not_measured() {
         }),
         counted: Measured::NotMeasured("not asked for".to_owned()),
         server_view: Measured::NotMeasured("not asked for".to_owned()),
+        experiment: Experiment::default(),
     });
     let again = from_json(&to_json(&record).unwrap()).unwrap();
     let timed = again.strategies[0].timed.known().unwrap();

@@ -22,6 +22,7 @@ fn modes() -> Vec<Mode> {
         connect: Connect::Once,
         pipeline: false,
         depth_when_asked: false,
+        forks: false,
         default: false,
         demonstration: true,
         options: std::collections::BTreeMap::new(),

@@ -37,6 +37,7 @@ fn modes() -> Vec<Mode> {
         connect: Connect::Once,
         pipeline,
         depth_when_asked: !pipeline,
+        forks: false,
         default: !pipeline,
         demonstration: false,
         options: BTreeMap::new(),

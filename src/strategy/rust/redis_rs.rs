@@ -27,6 +27,7 @@ fn modes() -> Vec<Mode> {
         connect,
         pipeline,
         depth_when_asked: false,
+        forks: false,
         default: true,
         demonstration: false,
         options: BTreeMap::new(),

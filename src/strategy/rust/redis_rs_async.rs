@@ -32,6 +32,7 @@ fn modes() -> Vec<Mode> {
         connect: Connect::Once,
         pipeline,
         depth_when_asked: false,
+        forks: false,
         default: !pipeline,
         demonstration: false,
         options: BTreeMap::new(),
