@@ -13,6 +13,7 @@
 mod auth;
 mod client_nofile;
 mod connection_per_operation;
+mod counted_too_early;
 mod ephemeral_ports;
 pub mod evidence;
 mod finding;
@@ -64,6 +65,7 @@ pub const RULES: &[&dyn Rule] = &[
     &worker::Worker,
     &no_ptrace::NoPtrace,
     &ledger::Ledger,
+    &counted_too_early::CountedTooEarly,
     &pipeline_not_batched::PipelineNotBatched,
     &connection_per_operation::ConnectionPerOperation,
     &liveness_probes::LivenessProbes,

@@ -9,6 +9,7 @@
 //! | `syscall` | phase and system call | `phase`, `syscall`, `calls` to `peeks` |
 //! | `errno` | phase, system call and errno | `phase`, `syscall`, `errno`; `calls` are those that failed so, which the `syscall` row has counted |
 //! | `restart` | the same, for calls that the kernel restarted | as `errno` |
+//! | `published` | figure that an article printed of the strategy | `published` has the article, `published_as` its name of the strategy; `ops_per_s`, `seconds`, `counter_*`, or `syscall` and `per_op` |
 //! | `client_error` | error in the client's words | `reason` has the words, `client_errors` how often |
 //!
 //! Units are in the names: `_ns` nanoseconds, `_per_op` per completed operation, `ops_per_s`. A number that
@@ -18,11 +19,11 @@
 //! Text that a spreadsheet would take for a formula begins with an apostrophe.
 
 use super::{RenderError, failures, shown};
-use crate::record::{CallCounts, Counted, PhaseCounts, Record, StrategyResult, Timed};
+use crate::record::{CallCounts, Counted, PhaseCounts, PublishedFigure, Record, StrategyResult, Timed};
 use crate::units::{Measured, Ops};
 
 /// The columns, in order. A row is filled by name, so that no field can land in the wrong column.
-const COLUMNS: [&str; 46] = [
+const COLUMNS: [&str; 53] = [
     "row",
     "strategy",
     "client",
@@ -65,6 +66,13 @@ const COLUMNS: [&str; 46] = [
     "bytes",
     "peeks",
     "client_errors",
+    "settings",
+    "seconds",
+    "counter_asked",
+    "counter_early",
+    "counter_ended",
+    "published",
+    "published_as",
     "server",
     "complete",
     "reason",
@@ -156,6 +164,11 @@ impl Sheet {
             Measured::Known(known) => counted(&mut row, known),
             Measured::NotMeasured(reason) => row.absent.push(format!("calls: {reason}")),
         }
+        if let Some(read) = strategy.experiment.counters.last() {
+            row.number("counter_asked", read.expected);
+            row.number("counter_early", read.early);
+            row.number("counter_ended", read.ended);
+        }
         self.row(row)?;
         if let Some(counted) = strategy.counted.known() {
             let phases = &counted.phases;
@@ -163,11 +176,49 @@ impl Sheet {
             self.phase(base, "loop", &phases.run_loop, counted.ops)?;
             self.phase(base, "shutdown", &phases.shutdown, None)?;
         }
+        for figure in &strategy.experiment.published {
+            self.published(base, figure)?;
+        }
         for (words, n) in failures::of_client(strategy) {
             let mut row = base.clone();
             row.text("row", "client_error");
             row.text("reason", words);
             row.number("client_errors", n);
+            self.row(row)?;
+        }
+        Ok(())
+    }
+
+    /// What an article printed, in rows of its own: no figure of it stands in a column of today's rows.
+    fn published(&mut self, base: &Row, figure: &PublishedFigure) -> Result<(), RenderError> {
+        let mut named = base.clone();
+        // Its own transport, processes and shape of values are those of the row; its versions are not.
+        named
+            .fields
+            .retain(|(name, _)| !matches!(*name, "client_version" | "engine" | "ops"));
+        named.text("row", "published");
+        named.text("published", &figure.article);
+        named.text("published_as", &figure.strategy);
+        if figure.calls_per_op.is_empty() {
+            let mut row = named.clone();
+            let numbers = [
+                ("ops_per_s", figure.ops_per_s),
+                ("seconds", figure.seconds),
+                ("counter_ended", figure.counter.map(|n| n as f64)),
+                ("counter_asked", figure.expected.map(|n| n as f64)),
+            ];
+            for (column, number) in numbers {
+                if let Some(number) = number {
+                    row.number(column, number);
+                }
+            }
+            row.text("reason", figure.error.as_deref().unwrap_or_default());
+            self.row(row)?;
+        }
+        for (syscall, rate) in &figure.calls_per_op {
+            let mut row = named.clone();
+            row.text("syscall", syscall);
+            row.number("per_op", rate);
             self.row(row)?;
         }
         Ok(())
@@ -218,6 +269,13 @@ fn identify(row: &mut Row, strategy: &StrategyResult) {
     row.number("pipeline", strategy.axes.pipeline);
     row.number("payload_bytes", strategy.axes.payload_bytes);
     row.number("clients", strategy.axes.clients);
+    let settings: Vec<String> = strategy
+        .experiment
+        .settings
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    row.text("settings", &settings.join(" "));
     if let Some(counted) = strategy.counted.known() {
         row.text("engine", &counted.engine);
         if let Some(ops) = counted.ops {

@@ -19,6 +19,7 @@ pub mod model;
 mod number;
 mod preflight;
 mod prose;
+mod scenario;
 mod table;
 
 use crate::record::wire::WireError;

@@ -22,6 +22,9 @@ require __DIR__ . '/systally.php';
 
 final class ForkedConnections
 {
+    /** Attempts at a reading, 5 ms apart. */
+    private const TRIES = 2000;
+
     private readonly SystallyServer $server;
     private readonly string $key;
     private readonly int $pauseMs;
@@ -81,7 +84,7 @@ final class ForkedConnections
         // What the article did.
         $ended = $children > 0 && pcntl_wait($status) > 0 ? 1 : 0;
         usleep($this->pauseMs * 1000);
-        $early = $this->counter() - $before;
+        $early = $this->counter(self::TRIES) - $before;
         $earlyNs = hrtime(true) - $start;
 
         // What it left out. First those that have ended by now, to know how many still ran.
@@ -97,7 +100,7 @@ final class ForkedConnections
             'counter' => [
                 'expected' => $this->spec->stopOps,
                 'early' => $early,
-                'ended' => $this->counter() - $before,
+                'ended' => $this->counter(self::TRIES) - $before,
                 'running' => $running,
                 'early_ns' => $earlyNs,
             ],
@@ -162,13 +165,25 @@ final class ForkedConnections
         return intdiv($this->spec->stopOps, $forks) + ($child < $this->spec->stopOps % $forks ? 1 : 0);
     }
 
-    /** What the counter stands at, asked over a connection of its own. */
-    private function counter(): int
+    /**
+     * What the counter stands at, asked over a connection of its own. While the children keep the server's
+     * queue full it may have to ask again.
+     */
+    private function counter(int $tries = 1): int
     {
-        $redis = $this->open(false);
-        $value = (int) $redis->get($this->key);
-        $redis->close();
-        return $value;
+        while (true) {
+            try {
+                $redis = $this->open(false);
+                $value = (int) $redis->get($this->key);
+                $redis->close();
+                return $value;
+            } catch (RedisException $error) {
+                if (--$tries <= 0) {
+                    throw $error;
+                }
+                usleep(5000);
+            }
+        }
     }
 
     private function open(?bool $persistently = null): Redis
