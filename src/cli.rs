@@ -185,7 +185,8 @@ pub struct ServerArgs {
     #[arg(short = 's', long, visible_short_alias = 'S', value_name = "PATH")]
     pub socket: Option<PathBuf>,
 
-    /// Server as a URI: redis://[user:password@]host[:port] or unix:///path
+    /// Server as a URI: redis://[user:password@]host[:port], unix:///path, memcached://host[:port] or
+    /// memcached+unix:///path
     #[arg(short = 'u', long, value_name = "URI", hide_env_values = true)]
     pub uri: Option<String>,
 
@@ -231,6 +232,11 @@ pub struct LoadArgs {
     #[arg(short = 'd', long, value_name = "BYTES", value_delimiter = ',', default_value = "4",
           value_parser = clap::value_parser!(u64).range(1..=104_857_600))]
     pub data_size: Vec<u64>,
+
+    /// Servers that clients which shard spread their keys over
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "3",
+          value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub shards: Vec<u32>,
 
     /// Shape of a value
     #[arg(long, value_enum, default_value_t = PayloadKind::String)]

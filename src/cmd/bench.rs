@@ -15,10 +15,10 @@ use crate::plan::rows::{Common, Matrix, Row, rows};
 use crate::record::{PlanInfo, Record, ServerOrigin, Status, wire};
 use crate::render::{self, Format, View};
 use crate::run::interrupt::Interrupt;
-use crate::run::{Bench, Progress, RoundLength, Save, Settings};
-use crate::server::{PrivateOptions, Server, ServerChoice, ServerError, Target};
-use crate::strategy::contract::{Connect, KeyOrder, Keys};
-use crate::strategy::{Registry, ScriptSource, Strategy, program_strategies};
+use crate::run::{Bench, Progress, RoundLength, Save, Settings, out_of_reach};
+use crate::server::{Backend, Named, Place, PrivateOptions, ServerChoice, ServerError, Servers, Target, Wanted};
+use crate::strategy::contract::{Connect, Endpoint, KeyOrder, Keys, Store};
+use crate::strategy::{Presence, Registry, ScriptSource, Strategy, program_strategies};
 
 use super::{Code, CommandError, CommandResult, WithCode, print, scenario, secrets, terminal, warn};
 
@@ -49,7 +49,12 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
     if let Some(name) = &args.scenario {
         return scenario::run(args, name);
     }
-    let strategies = strategies(args)?;
+    let options = PrivateOptions {
+        tcp_backlog: args.tcp_backlog,
+        ..PrivateOptions::default()
+    };
+    let wanted = wanted(&args.server, options)?;
+    let strategies = strategies(args, !wanted.memcached.is_empty())?;
     let rows = rows(
         &strategies,
         &Matrix {
@@ -57,6 +62,7 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
             pipeline: args.load.pipeline.clone(),
             payload_bytes: args.load.data_size.clone(),
             clients: args.load.clients.clone(),
+            servers: args.load.shards.clone(),
         },
     );
     if rows.is_empty() {
@@ -64,18 +70,8 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
     }
     let counting = counting(args.engine)?;
     let interrupt = Interrupt::install().context("cannot handle signals")?;
-    let options = PrivateOptions {
-        tcp_backlog: args.tcp_backlog,
-        ..PrivateOptions::default()
-    };
-    let mut server = start(server_choice(&args.server, options)?, &interrupt)?;
-    let rows: Vec<Row> = if args.strategies.is_empty() && args.program.is_empty() {
-        rows.into_iter()
-            .filter(|r| server.endpoint(r.strategy.transport).is_some())
-            .collect()
-    } else {
-        rows
-    };
+    let mut servers = start(&wanted, &rows, &interrupt)?;
+    let (rows, left_out) = within_reach(rows, &servers, &args.strategies);
     let baseline = args
         .baseline
         .as_deref()
@@ -83,15 +79,19 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
         .transpose()?;
     let common = common(&args.load);
     let settings = settings(args, &rows, baseline);
-    let clean_up_after =
-        server.info().origin == ServerOrigin::External && spare_others(&mut server, &common)?;
+    let to_clean = to_clean(&mut servers, &common)?;
     let timing = engine::engine(EngineKind::None);
 
     let show = Header {
         format: form,
         quiet: args.output.quiet,
     };
-    show.line(&format!("server: {server}"))?;
+    for (_, server) in servers.iter() {
+        show.line(&format!("server: {server}"))?;
+    }
+    if let Some(note) = left_out {
+        show.line(&format!("note: {note}"))?;
+    }
     show.line(&header(&settings, &rows, counting))?;
 
     let progress = Bar::new(args.output.quiet);
@@ -105,20 +105,17 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
             rows: &rows,
             common: &common,
             settings: &settings,
-            server: &mut server,
+            servers: &mut servers,
             timing,
             counting: counting.ok_or_else(|| "--engine none was asked for".to_owned()),
             interrupt: &interrupt,
             progress: &progress,
-            last_seen: None,
             save: save.as_mut().map(|save| save as &mut Save),
         }
         .run()
     };
-    if clean_up_after {
-        clean_up(&mut server, &common);
-    }
-    server.stop();
+    clean_up(&mut servers, &to_clean, &common);
+    servers.stop();
 
     write_outputs(args, form, &record)?;
     // Last, so that what cannot be kept in the file has at least been shown.
@@ -126,9 +123,13 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
     Ok(exit_code(&record, args.ignore_failure))
 }
 
-/// Connects to the server or starts one.
-pub(super) fn start(choice: ServerChoice, interrupt: &Interrupt) -> Result<Server, CommandError> {
-    Server::start(choice, interrupt).map_err(|error| {
+/// Connects to the servers that the rows need, or starts them.
+pub(super) fn start(wanted: &Wanted, rows: &[Row], interrupt: &Interrupt) -> Result<Servers, CommandError> {
+    let needs = rows
+        .iter()
+        .filter(|row| matches!(row.strategy.client.presence(), Presence::Ready { .. }))
+        .filter_map(|row| Some((row.place()?, row.servers)));
+    Servers::start(wanted, needs, interrupt).map_err(|error| {
         let code = if matches!(error, ServerError::Interrupted) {
             Code::Incomplete
         } else {
@@ -171,15 +172,39 @@ fn places(output: &OutputArgs) -> Result<(), CommandError> {
         .code(Code::Usage)
 }
 
+/// The servers of the user's that are to be cleaned up after the run.
+///
+/// # Errors
+/// One that holds keys that the run would write.
+pub(super) fn to_clean(servers: &mut Servers, common: &Common) -> Result<Vec<Place>, CommandError> {
+    let mut places = Vec::new();
+    for (place, server) in servers.iter_mut() {
+        if server.info().origin == ServerOrigin::External && spare_others(server, common)? {
+            places.push(place);
+        }
+    }
+    Ok(places)
+}
+
+/// Removes what the workers have written from servers of the user's.
+pub(super) fn clean_up(servers: &mut Servers, places: &[Place], common: &Common) {
+    for place in places {
+        if let Some(server) = servers.get_mut(*place) {
+            delete_written(server, common);
+        }
+    }
+}
+
 /// Makes sure that a server of the user's holds none of the keys that the run will write. Returns whether
 /// they may be deleted afterwards: not when nobody can see whose they are.
-pub(super) fn spare_others(server: &mut Server, common: &Common) -> Result<bool, CommandError> {
+fn spare_others(server: &mut Backend, common: &Common) -> Result<bool, CommandError> {
     let mut first = 0;
     while first < common.keys.count {
         let last = common.keys.count.min(first + KEYS_AT_ONCE);
         match server.existing_keys(&written_keys(common, first..last)) {
-            Ok(0) => {}
-            Ok(found) => {
+            Ok(None) => return Ok(false),
+            Ok(Some(0)) => {}
+            Ok(Some(found)) => {
                 let prefix = crate::units::escape(&common.keys.prefix, 80);
                 return Err(anyhow!(
                     "the server holds {found} keys that this run would overwrite and then delete \
@@ -199,8 +224,7 @@ pub(super) fn spare_others(server: &mut Server, common: &Common) -> Result<bool,
     Ok(true)
 }
 
-/// Removes what the workers have written from a server of the user's.
-pub(super) fn clean_up(server: &mut Server, common: &Common) {
+fn delete_written(server: &mut Backend, common: &Common) {
     let mut first = 0;
     while first < common.keys.count {
         let last = common.keys.count.min(first + KEYS_AT_ONCE);
@@ -214,17 +238,42 @@ pub(super) fn clean_up(server: &mut Server, common: &Common) {
     }
 }
 
-/// The strategies that were named, or all default ones, and the user's own program.
-fn strategies(args: &BenchArgs) -> Result<Vec<Strategy>, CommandError> {
+/// Takes out the rows whose server has no address for their transport, unless they were named in full or
+/// nothing else is left; and says so in one line.
+fn within_reach(rows: Vec<Row>, servers: &Servers, named: &[String]) -> (Vec<Row>, Option<String>) {
+    let named: Vec<&str> = named
+        .iter()
+        .flat_map(|list| list.split(','))
+        .map(str::trim)
+        .collect();
+    let keep = |row: &Row| {
+        out_of_reach(row, servers).is_none() || named.contains(&row.strategy.name().to_string().as_str())
+    };
+    if !rows.iter().any(keep) {
+        return (rows, None);
+    }
+    let (kept, out): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(keep);
+    let note = out.first().and_then(|row| {
+        let why = out_of_reach(row, servers)?;
+        let transport = row.strategy.transport.name();
+        Some(format!("{} rows over {transport} are left out: {why}", out.len()))
+    });
+    (kept, note)
+}
+
+/// The strategies that were named, or all default ones, and the user's own program. Where the user's
+/// server is a memcached, all of its clients stand for the default ones.
+fn strategies(args: &BenchArgs, memcached: bool) -> Result<Vec<Strategy>, CommandError> {
     let mut chosen = program_strategies(&args.program);
     if !args.strategies.is_empty() || chosen.is_empty() {
         let source = ScriptSource::from_env(args.clients_file.clone()).code(Code::Usage)?;
-        chosen.extend(
-            Registry::load(&source)
-                .code(Code::Usage)?
-                .select(&args.strategies)
-                .code(Code::Usage)?,
-        );
+        let registry = Registry::load(&source).code(Code::Usage)?;
+        if args.strategies.is_empty() && memcached {
+            let all = registry.select(&["*/*/*".to_owned()]).code(Code::Usage)?;
+            chosen.extend(all.into_iter().filter(|one| one.store() == Store::Memcached));
+        } else {
+            chosen.extend(registry.select(&args.strategies).code(Code::Usage)?);
+        }
     }
     if let Some(keep) = args.load.keep_alive {
         let per_op = |s: &Strategy| matches!(s.mode.connect, Connect::PerOp);
@@ -246,14 +295,40 @@ fn baseline(rows: &[Row], name: &str) -> Result<usize, CommandError> {
         .code(Code::Usage)
 }
 
-/// The server that the flags name; one of ours is set up by `options`.
-pub(super) fn server_choice(
-    args: &ServerArgs,
-    options: PrivateOptions,
-) -> Result<ServerChoice, CommandError> {
+/// The servers that the command line asks for; private ones are set up by `options`.
+pub(super) fn wanted(args: &ServerArgs, options: PrivateOptions) -> Result<Wanted, CommandError> {
+    let Named { redis, memcached } = target(args)?.named().code(Code::Usage)?;
+    let redis = if args.builtin_server {
+        ServerChoice::BuiltIn { options }
+    } else {
+        choice(redis, options)
+    };
+    Ok(Wanted { redis, memcached })
+}
+
+/// The Redis server that the command line asks for.
+pub(super) fn server_choice(args: &ServerArgs) -> Result<ServerChoice, CommandError> {
+    let options = PrivateOptions::default();
     if args.builtin_server {
         return Ok(ServerChoice::BuiltIn { options });
     }
+    Ok(choice(target(args)?.endpoints().code(Code::Usage)?, options))
+}
+
+/// The user's own server, or a private one where none is named.
+fn choice(endpoints: Vec<Endpoint>, options: PrivateOptions) -> ServerChoice {
+    if endpoints.is_empty() {
+        ServerChoice::Auto {
+            prefer: None,
+            options,
+        }
+    } else {
+        ServerChoice::External(endpoints)
+    }
+}
+
+/// What the command line says of the user's server.
+fn target(args: &ServerArgs) -> Result<Target, CommandError> {
     let socket = match &args.socket {
         Some(path) => Some(
             path.to_str()
@@ -263,21 +338,14 @@ pub(super) fn server_choice(
         ),
         None => None,
     };
-    let target = Target {
+    Ok(Target {
         host: args.host.clone(),
         port: args.port,
         socket,
         uri: args.uri.clone(),
         user: args.user.clone(),
         password: args.pass.clone(),
-    };
-    if args.host.is_none() && args.port.is_none() && args.socket.is_none() && args.uri.is_none() {
-        return Ok(ServerChoice::Auto {
-            prefer: None,
-            options,
-        });
-    }
-    Ok(ServerChoice::External(target.endpoints().code(Code::Usage)?))
+    })
 }
 
 fn common(load: &LoadArgs) -> Common {

@@ -325,13 +325,7 @@ fn record(
     let name = crate::units::escape(&first.unwrap_or_default(), 80);
     let row = StrategyResult {
         name: name.clone(),
-        axes: Axes {
-            op: String::new(),
-            transport: String::new(),
-            pipeline: 1,
-            payload_bytes: 0,
-            clients: 1,
-        },
+        axes: Axes::default(),
         client: ClientInfo {
             name,
             ..ClientInfo::default()
@@ -350,6 +344,7 @@ fn record(
         complete: true,
         host: proc::host(&Root::live()),
         server: None,
+        more_servers: Vec::new(),
         plan: PlanInfo {
             settings: BTreeMap::from([
                 ("command".to_owned(), shown_command(&args.program)),

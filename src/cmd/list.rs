@@ -72,9 +72,6 @@ fn strategies(out: &mut String, registry: &Registry) -> std::fmt::Result {
     writeln!(out, "Strategies (client/mode/transport; * runs by default)")?;
     for client in registry.clients() {
         match client.presence() {
-            Presence::Ready { version } if let Some(why) = client.store().out_of_reach() => {
-                writeln!(out, "  {:<18} {:<10} {why}", client.name(), version)?;
-            }
             Presence::Ready { version } => {
                 writeln!(
                     out,
@@ -88,8 +85,12 @@ fn strategies(out: &mut String, registry: &Registry) -> std::fmt::Result {
                 writeln!(out, "  {:<18} {:<10} {why}; {install}", client.name(), "missing")?;
             }
         }
-        let transports: Vec<&str> = client.transports().iter().map(|t| t.name()).collect();
         for mode in client.modes() {
+            let transports: Vec<&str> = mode
+                .transports(client.as_ref())
+                .iter()
+                .map(|transport| transport.name())
+                .collect();
             let star = if mode.default { '*' } else { ' ' };
             writeln!(
                 out,

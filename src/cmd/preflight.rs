@@ -17,7 +17,7 @@ use crate::proc::{self, Root, process, sockdiag};
 use crate::record::{Counters, Kind, PlanInfo, Record, ServerInfo, ServerOrigin, Verdict};
 use crate::render::{self, Format, View};
 use crate::run::interrupt::Interrupt;
-use crate::server::{PrivateOptions, Server, ServerChoice};
+use crate::server::{Server, ServerChoice};
 use crate::strategy::contract::Endpoint;
 use crate::units::escape;
 
@@ -247,6 +247,7 @@ fn decide(args: &PreflightArgs) -> Result<(Record, Code), CommandError> {
         server: witness
             .as_ref()
             .map(|witness| server_info(witness, endpoint.as_ref())),
+        more_servers: Vec::new(),
         plan: args.plan.info(),
         strategies: Vec::new(),
         imports: Vec::new(),
@@ -285,7 +286,7 @@ fn root(args: &PreflightArgs) -> Result<Root, CommandError> {
 
 /// The planned address: of several the one of the chosen transport, else the first.
 fn endpoint(args: &PreflightArgs) -> Result<Option<Endpoint>, CommandError> {
-    let ServerChoice::External(endpoints) = bench::server_choice(&args.server, PrivateOptions::default())?
+    let ServerChoice::External(endpoints) = bench::server_choice(&args.server)?
     else {
         return Ok(None);
     };
@@ -495,6 +496,7 @@ fn server_info(witness: &Witness, endpoint: Option<&Endpoint>) -> ServerInfo {
             .iter()
             .map(|(name, value)| (escape(name, 60), escape(value, 120)))
             .collect(),
+        ..ServerInfo::default()
     }
 }
 

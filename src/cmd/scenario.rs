@@ -12,7 +12,7 @@ use crate::plan::rows::Row;
 use crate::plan::scenario::published::Figures;
 use crate::plan::scenario::{Block, Scale, Scenario};
 use crate::record::join::join;
-use crate::record::{PlanInfo, Record, ServerOrigin, wire};
+use crate::record::{PlanInfo, Record, wire};
 use crate::run::interrupt::Interrupt;
 use crate::run::{Bench, RoundLength, Save, Settings};
 use crate::server::PrivateOptions;
@@ -20,8 +20,8 @@ use crate::strategy::{Registry, ScriptSource};
 use crate::units::escape;
 
 use super::bench::{
-    Bar, DEFAULT_PATIENCE, Header, clean_up, counting, exit_code, file, form, server_choice, spare_others,
-    start, write_outputs,
+    Bar, DEFAULT_PATIENCE, Header, clean_up, counting, exit_code, file, form, start, to_clean, wanted,
+    write_outputs,
 };
 use super::{Code, CommandError, CommandResult, WithCode};
 
@@ -178,11 +178,12 @@ fn block(
         maxclients: block.server.maxclients,
         ..PrivateOptions::default()
     };
-    let mut server = start(server_choice(&args.server, options)?, interrupt)?;
-    show.line(&format!("server: {server}"))?;
+    let mut servers = start(&wanted(&args.server, options)?, &planned.rows, interrupt)?;
+    for (_, server) in servers.iter() {
+        show.line(&format!("server: {server}"))?;
+    }
     let common = block.common(&args.load.key_prefix);
-    let clean_up_after =
-        server.info().origin == ServerOrigin::External && spare_others(&mut server, &common)?;
+    let to_clean = to_clean(&mut servers, &common)?;
     let settings = settings(args, of, block);
     let progress = Bar::new(args.output.quiet);
     let mut save = keep.map(|keep| move |record: &Record| keep(record));
@@ -190,19 +191,16 @@ fn block(
         rows: &planned.rows,
         common: &common,
         settings: &settings,
-        server: &mut server,
+        servers: &mut servers,
         timing: engine::engine(EngineKind::None),
         counting: counting.ok_or_else(|| "--engine none was asked for".to_owned()),
         interrupt,
         progress: &progress,
-        last_seen: None,
         save: save.as_mut().map(|save| save as &mut Save),
     }
     .run();
-    if clean_up_after {
-        clean_up(&mut server, &common);
-    }
-    server.stop();
+    clean_up(&mut servers, &to_clean, &common);
+    servers.stop();
     Ok(record)
 }
 

@@ -33,8 +33,9 @@ pub(super) fn empty() -> Record {
             version: "7.0.15".to_owned(),
             origin: ServerOrigin::Private,
             addresses: vec!["127.0.0.1:6379".to_owned(), "unix:/run/r.sock".to_owned()],
-            settings: BTreeMap::new(),
+            ..ServerInfo::default()
         }),
+        more_servers: Vec::new(),
         plan: PlanInfo::default(),
         strategies: Vec::new(),
         limits: Vec::new(),
@@ -54,7 +55,7 @@ pub(super) fn row(name: &str) -> StrategyResult {
             transport,
             pipeline: 1,
             payload_bytes: 4,
-            clients: 1,
+            ..Axes::default()
         },
         client: ClientInfo::default(),
         status: Status::Ok,

@@ -65,6 +65,7 @@ pub fn into_record(mut files: Vec<(String, Imported)>, ops: Option<Ops>) -> Reco
         complete: files.iter().all(|(_, imported)| !imported.incomplete),
         host: unknown_host(),
         server: None,
+        more_servers: Vec::new(),
         plan: PlanInfo { settings },
         strategies,
         limits: Vec::new(),
@@ -92,13 +93,7 @@ fn strategy(name: String, imported: &Imported, table: &ImportedTable) -> Strateg
     const UNTIMED: &str = "imported: the file tells no throughput";
     StrategyResult {
         name,
-        axes: Axes {
-            op: String::new(),
-            transport: String::new(),
-            pipeline: 1,
-            payload_bytes: 0,
-            clients: 1,
-        },
+        axes: Axes::default(),
         client: ClientInfo::default(),
         status: Status::Ok,
         reason: None,

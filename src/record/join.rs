@@ -1,6 +1,6 @@
 //! Several runs as one record: the blocks of a scenario.
 
-use super::{Counters, LimitReading, Record};
+use super::{Counters, LimitReading, Record, ServerInfo};
 
 /// Joins the records of runs that followed each other on one machine. Rows stand one after the other; of
 /// each limit the reading that fits worst is kept; counters of the machine go from before the first to
@@ -25,6 +25,12 @@ pub fn join(records: Vec<Record>) -> Option<Record> {
         all.complete &= one.complete;
         all.strategies.extend(one.strategies);
         all.server = all.server.or(one.server);
+        for server in one.more_servers {
+            let known = |other: &ServerInfo| (&other.place, &other.kind) == (&server.place, &server.kind);
+            if !all.more_servers.iter().any(known) {
+                all.more_servers.push(server);
+            }
+        }
         worst(&mut all.limits, one.limits);
     }
     all.counters = counters;
@@ -33,7 +39,8 @@ pub fn join(records: Vec<Record>) -> Option<Record> {
 }
 
 fn is_of_a_server(name: &str) -> bool {
-    name.starts_with("redis.") || name.starts_with("memcached.")
+    // `redis.…`, `memcached.…`, and `shards.redis.…` where several serve together.
+    name.split('.').any(|part| part == "redis" || part == "memcached")
 }
 
 /// The counters with those of servers from zero on, since each run may have had a server of its own.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::client::{Client, Mode};
 use super::contract::{
-    Endpoint, KeyOrder, Keys, LatencyMode, Op, PROTOCOL, Payload, PayloadKind, Serializer, Spec, Stop,
+    Endpoint, KeyOrder, Keys, LatencyMode, Op, PROTOCOL, Payload, PayloadKind, Serializer, Spec, Stop, Store,
     Transport,
 };
 use super::name::StrategyName;
@@ -85,6 +85,14 @@ impl Strategy {
             client: self.client.name().to_owned(),
             mode: self.mode.name.clone(),
             transport: self.transport,
+        }
+    }
+
+    /// What it speaks to.
+    pub fn store(&self) -> Store {
+        match self.transport {
+            Transport::Local => Store::None,
+            Transport::Tcp | Transport::Unix => self.mode.store.unwrap_or_else(|| self.client.store()),
         }
     }
 

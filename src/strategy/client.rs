@@ -21,7 +21,7 @@ pub trait Client: Send + Sync {
     }
     /// How it can reach that; never empty.
     fn transports(&self) -> Vec<Transport>;
-    /// Whether it can run on this machine. The first call may start a program and wait for it, five
+    /// Whether it can run on this machine. The first call may start a program and wait for it, twenty
     /// seconds at most; later calls give the same answer at once.
     fn presence(&self) -> Presence;
     /// Program and arguments of its worker.
@@ -35,6 +35,10 @@ pub struct Mode {
     pub name: String,
     /// When connections are made.
     pub connect: Connect,
+    /// What it speaks to where that differs from the client's other modes.
+    pub store: Option<Store>,
+    /// How it can reach that where these are not all the client's ways; empty for all.
+    pub transports: Vec<Transport>,
     /// Whether operations go out in batches of the plan's pipeline depth; one by one otherwise.
     pub pipeline: bool,
     /// Whether it takes the pipeline depth when the user gives one, although it is no pipeline mode: the
@@ -55,6 +59,17 @@ pub struct Mode {
 }
 
 impl Mode {
+    /// The client's transports that this mode has.
+    pub fn transports(&self, client: &dyn Client) -> Vec<Transport> {
+        let mut all = client.transports();
+        all.retain(|transport| {
+            // The nodes of a cluster send clients to each other's TCP addresses.
+            (self.transports.is_empty() || self.transports.contains(transport))
+                && (self.store != Some(Store::Cluster) || *transport == Transport::Tcp)
+        });
+        all
+    }
+
     /// Where the mode stands among those of its client: connecting each time, then kept connections,
     /// then pipelines, and by name within each.
     pub(super) fn rank(&self) -> (bool, u8, &str) {

@@ -111,7 +111,8 @@ impl Op {
             Op::Get => &["get"],
             Op::Set => &["set"],
             Op::Setget => &["set", "get"],
-            Op::Incr => &["incr"],
+            // Some clients send INCRBY with 1, which is the same operation.
+            Op::Incr => &["incr", "incrby"],
             Op::Ping => &["ping"],
         }
     }
@@ -182,24 +183,33 @@ impl Transport {
 }
 
 /// What a client speaks to, and so what its runs need.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Store {
     /// Redis, or Valkey.
     Redis,
     /// memcached.
     Memcached,
+    /// A Redis Cluster; the worker is given all its masters.
+    Cluster,
+    /// Redis servers that know nothing of each other: the client spreads its keys over them.
+    Shards,
+    /// twemproxy, which spreads the keys over Redis servers behind it.
+    Twemproxy,
     /// No server: the client keeps its data in its own process or in files.
     None,
 }
 
 impl Store {
-    /// Why this systally cannot run its clients, if it cannot.
-    pub fn out_of_reach(self) -> Option<&'static str> {
+    /// The name in files and records.
+    pub fn name(self) -> &'static str {
         match self {
-            Store::Redis => None,
-            Store::Memcached => Some("it needs a memcached server, which this systally does not start"),
-            Store::None => Some("it needs no server, and this systally only measures clients of one"),
+            Store::Redis => "redis",
+            Store::Memcached => "memcached",
+            Store::Cluster => "cluster",
+            Store::Shards => "shards",
+            Store::Twemproxy => "twemproxy",
+            Store::None => "none",
         }
     }
 }

@@ -32,6 +32,8 @@ impl Client for ProgramClient {
         vec![Mode {
             name: "persistent".to_owned(),
             connect: Connect::Once,
+            store: None,
+            transports: Vec::new(),
             pipeline: false,
             depth_when_asked: true,
             forks: false,

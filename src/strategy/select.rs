@@ -114,8 +114,8 @@ impl Registry {
         let mut found = Vec::new();
         for client in &clients {
             for mode in modes_like(client.as_ref(), mode, clients.len() == 1) {
-                for transport in client
-                    .transports()
+                for transport in mode
+                    .transports(client.as_ref())
                     .into_iter()
                     .filter(|own| transport.is_none_or(|wanted| wanted == *own))
                 {

@@ -153,6 +153,7 @@ impl Block {
                 pipeline: self.pipeline.clone(),
                 payload_bytes: self.data_size.clone(),
                 clients: vec![self.clients],
+                servers: vec![self.servers],
             },
         ))
     }

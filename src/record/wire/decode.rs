@@ -81,6 +81,7 @@ pub(super) fn record(wire: WireRecord) -> Result<Record, WireError> {
         complete: wire.complete,
         host,
         server: wire.server.map(Into::into),
+        more_servers: wire.more_servers.into_iter().map(Into::into).collect(),
         plan: PlanInfo { settings: wire.plan },
         strategies: strategies
             .map(|(i, one)| strategy(one, i))

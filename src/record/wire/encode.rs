@@ -74,6 +74,7 @@ pub(super) fn record(record: &Record) -> WireRecord {
         },
         host,
         server: record.server.as_ref().map(Into::into),
+        more_servers: record.more_servers.iter().map(Into::into).collect(),
         plan: record.plan.settings.clone(),
         strategies: record.strategies.iter().map(strategy).collect(),
         limits,

@@ -54,8 +54,8 @@ same_variants! {
 }
 
 same_fields! {
-    ServerInfo = WireServer { kind, version, origin, addresses, settings }
-    Axes = WireAxes { op, transport, pipeline, payload_bytes, clients }
+    ServerInfo = WireServer { place, servers, kind, version, origin, addresses, settings }
+    Axes = WireAxes { op, transport, pipeline, payload_bytes, clients, store, servers }
     ClientInfo = WireClient { name, version, environment }
     Interval = WireInterval { median, low, high }
     Fix = WireFix { now, kept, container }
@@ -69,6 +69,7 @@ impl From<&ServerView> for WireServerView {
             busy,
             connections,
             rejected,
+            nodes,
         } = view.clone();
         WireServerView {
             commands,
@@ -76,6 +77,7 @@ impl From<&ServerView> for WireServerView {
             busy_ns: busy.map(|span| span.0),
             connections,
             rejected,
+            nodes,
         }
     }
 }
@@ -88,6 +90,7 @@ impl From<WireServerView> for ServerView {
             busy_ns,
             connections,
             rejected,
+            nodes,
         } = view;
         ServerView {
             commands,
@@ -95,6 +98,7 @@ impl From<WireServerView> for ServerView {
             busy: busy_ns.map(Nanos),
             connections,
             rejected,
+            nodes,
         }
     }
 }

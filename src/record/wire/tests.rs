@@ -9,7 +9,7 @@ use super::*;
 use crate::explain::{Finding, Severity};
 use crate::record::{
     Axes, CallCounts, ClientInfo, Counted, Counters, Experiment, Fix, Host, Interval, Kind, Latency,
-    LimitReading, PhaseCounts, Phases, PlanInfo, Round, ServerInfo, ServerOrigin, ServerView, Status,
+    LimitReading, NodeView, PhaseCounts, Phases, PlanInfo, Round, ServerInfo, ServerOrigin, ServerView, Status,
     StrategyResult, Timed, Verdict,
 };
 use crate::units::{Measured, Nanos, Ops};
@@ -64,14 +64,29 @@ fn server_view() -> impl Strategy<Value = ServerView> {
         option::of(nanos()),
         any::<u64>(),
         any::<u64>(),
+        btree_map(text(), (counts(), any::<u64>()), 0..3),
     )
-        .prop_map(|(commands, failed, busy, connections, rejected)| ServerView {
-            commands,
-            failed,
-            busy,
-            connections,
-            rejected,
-        })
+        .prop_map(
+            |(commands, failed, busy, connections, rejected, nodes)| ServerView {
+                commands,
+                failed,
+                busy,
+                connections,
+                rejected,
+                nodes: nodes
+                    .into_iter()
+                    .map(|(address, (commands, connections))| {
+                        (
+                            address,
+                            NodeView {
+                                commands,
+                                connections,
+                            },
+                        )
+                    })
+                    .collect(),
+            },
+        )
 }
 
 fn latency() -> impl Strategy<Value = Latency> {
@@ -180,15 +195,21 @@ fn row() -> impl Strategy<Value = StrategyResult> {
         Just(Status::Skipped),
         Just(Status::Unverified),
     ];
-    let axes = (text(), text(), any::<u32>(), any::<u64>(), any::<u32>()).prop_map(
-        |(op, transport, pipeline, payload_bytes, clients)| Axes {
-            op,
-            transport,
-            pipeline,
-            payload_bytes,
-            clients,
-        },
-    );
+    let axes = (
+        (text(), text(), text()),
+        (any::<u32>(), any::<u64>(), any::<u32>(), any::<u32>()),
+    )
+        .prop_map(
+            |((op, transport, store), (pipeline, payload_bytes, clients, servers))| Axes {
+                op,
+                transport,
+                pipeline,
+                payload_bytes,
+                clients,
+                store,
+                servers,
+            },
+        );
     let client = (text(), text(), words()).prop_map(|(name, version, environment)| ClientInfo {
         name,
         version,
@@ -303,6 +324,8 @@ fn record() -> impl Strategy<Value = Record> {
     ];
     let server = (text(), text(), origin, vec(text(), 0..2), words()).prop_map(
         |(kind, version, origin, addresses, settings)| ServerInfo {
+            place: kind.clone(),
+            servers: u32::try_from(addresses.len()).unwrap_or(1),
             kind,
             version,
             origin,
@@ -332,6 +355,7 @@ fn record() -> impl Strategy<Value = Record> {
                     tool_version,
                     complete,
                     host,
+                    more_servers: server.iter().cloned().collect(),
                     server,
                     plan: PlanInfo { settings },
                     strategies,
@@ -371,6 +395,7 @@ fn empty() -> Record {
             clocksource: unknown(),
         },
         server: None,
+        more_servers: Vec::new(),
         plan: PlanInfo::default(),
         strategies: Vec::new(),
         limits: Vec::new(),
@@ -433,7 +458,7 @@ fn a_number_that_json_cannot_hold_is_not_measured() {
             transport: "tcp".to_owned(),
             pipeline: 1,
             payload_bytes: 3,
-            clients: 1,
+            ..Axes::default()
         },
         client: ClientInfo::default(),
         status: Status::Ok,

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::record::{Experiment, Failure, Import};
+use crate::record::{Experiment, Failure, Import, NodeView};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -28,8 +28,11 @@ pub(super) struct WireRecord {
     pub(super) tool: WireTool,
     /// The machine.
     pub(super) host: WireHost,
-    /// The server; null where there was none.
+    /// The server, the Redis one where there are several kinds; null where there was none.
     pub(super) server: Option<WireServer>,
+    /// The other kinds of servers that rows ran against.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) more_servers: Vec<WireServer>,
     /// What was asked for: long flag names without dashes and their values.
     pub(super) plan: BTreeMap<String, String>,
     /// A row each.
@@ -86,6 +89,12 @@ pub(super) struct WireHost {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WireServer {
+    /// What several servers are to each other: `cluster`, `shards` or `twemproxy`; absent for a single one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) place: String,
+    /// How many they are.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub(super) servers: u32,
     /// Which program (`redis`, `valkey`, `systally-responder` …).
     pub(super) kind: String,
     /// Its version as it says.
@@ -153,6 +162,22 @@ pub(super) struct WireAxes {
     pub(super) payload_bytes: u64,
     /// Worker processes, one connection each.
     pub(super) clients: u32,
+    /// What the client speaks to: `redis`, `memcached`, `cluster`, `shards`, `twemproxy` or `none`; absent
+    /// where nobody knows.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) store: String,
+    /// Servers that the client spreads its keys over.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub(super) servers: u32,
+}
+
+/// What a number of servers is when it is left out.
+fn one() -> u32 {
+    1
+}
+
+fn is_one(servers: &u32) -> bool {
+    *servers == 1
 }
 
 /// A client as it describes itself.
@@ -353,6 +378,9 @@ pub(super) struct WireServerView {
     pub(super) connections: u64,
     /// Connections refused because of `maxclients`.
     pub(super) rejected: u64,
+    /// What each server did, by address, where several serve together; absent for a single one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) nodes: BTreeMap<String, NodeView>,
 }
 
 /// One limit, what the load demands of it, and what it can carry.

@@ -20,6 +20,8 @@ fn modes() -> Vec<Mode> {
     vec![Mode {
         name: "loop".to_owned(),
         connect: Connect::Once,
+        store: None,
+        transports: Vec::new(),
         pipeline: false,
         depth_when_asked: false,
         forks: false,

@@ -35,6 +35,8 @@ fn modes() -> Vec<Mode> {
     let mode = |name: &str, pipeline, description: &str| Mode {
         name: name.to_owned(),
         connect: Connect::Once,
+        store: None,
+        transports: Vec::new(),
         pipeline,
         depth_when_asked: !pipeline,
         forks: false,

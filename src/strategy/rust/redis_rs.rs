@@ -25,6 +25,8 @@ fn modes() -> Vec<Mode> {
     let mode = |name: &str, connect, pipeline, description: &str| Mode {
         name: name.to_owned(),
         connect,
+        store: None,
+        transports: Vec::new(),
         pipeline,
         depth_when_asked: false,
         forks: false,

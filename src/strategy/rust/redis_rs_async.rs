@@ -30,6 +30,8 @@ fn modes() -> Vec<Mode> {
     let mode = |name: &str, pipeline, description: &str| Mode {
         name: name.to_owned(),
         connect: Connect::Once,
+        store: None,
+        transports: Vec::new(),
         pipeline,
         depth_when_asked: false,
         forks: false,
