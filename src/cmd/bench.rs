@@ -17,15 +17,24 @@ use crate::render::{self, Format, View};
 use crate::run::interrupt::Interrupt;
 use crate::run::prove::arm::Groups;
 use crate::run::{Bench, Progress, RoundLength, Save, Settings, out_of_reach};
-use crate::server::{Backend, Named, PrivateOptions, ServerChoice, ServerError, Servers, Target, Wanted};
+use crate::server::{
+    Backend, Named, Place, PrivateOptions, ServerChoice, ServerError, Servers, Target, Wanted,
+};
 use crate::strategy::contract::{Connect, Endpoint, KeyOrder, Keys, Store};
 use crate::strategy::{Presence, Registry, ScriptSource, Strategy, program_strategies};
 use crate::sys::namespace::set_open_files_of;
 
-use super::{Code, CommandError, CommandResult, WithCode, counting, print, prove, secrets, terminal, warn};
+use super::{
+    Code, CommandError, CommandResult, WithCode, counting, print, prove, scenario, secrets, terminal, warn,
+};
 
 /// What all timed rounds together take when nobody sets their length.
 const DEFAULT_TOTAL: Duration = Duration::from_secs(11);
+
+/// Rounds and patience when nobody sets them.
+pub(super) const DEFAULT_RUNS: u32 = 5;
+pub(super) const DEFAULT_WARMUP: u32 = 1;
+pub(super) const DEFAULT_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Keys when `-r` does not give their number; few enough to preload, many enough for shards.
 const DEFAULT_KEYS: u64 = 1_000;
@@ -56,13 +65,23 @@ pub(super) struct Within {
 impl Within {
     /// The servers of the run, set up as the test wants them.
     fn servers(&self, wanted: Wanted) -> Wanted {
-        let options = || self.options.clone();
+        let options = |asked: PrivateOptions| PrivateOptions {
+            tcp_backlog: self.options.tcp_backlog.or(asked.tcp_backlog),
+            maxclients: self.options.maxclients.or(asked.maxclients),
+            nofile: self.options.nofile.or(asked.nofile),
+            ..asked
+        };
         let redis = match wanted.redis {
-            ServerChoice::Auto { prefer, .. } => ServerChoice::Auto {
+            ServerChoice::Auto {
                 prefer,
-                options: options(),
+                options: asked,
+            } => ServerChoice::Auto {
+                prefer,
+                options: options(asked),
             },
-            ServerChoice::BuiltIn { .. } => ServerChoice::BuiltIn { options: options() },
+            ServerChoice::BuiltIn { options: asked } => ServerChoice::BuiltIn {
+                options: options(asked),
+            },
             external @ ServerChoice::External(_) => external,
         };
         Wanted { redis, ..wanted }
@@ -95,7 +114,14 @@ pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult
     let args = &*args;
     let form = form(&args.output);
     places(&args.output)?;
-    let wanted = wanted(&args.server)?;
+    if let Some(name) = &args.scenario {
+        return scenario::run(args, name);
+    }
+    let options = PrivateOptions {
+        tcp_backlog: args.tcp_backlog,
+        ..PrivateOptions::default()
+    };
+    let wanted = wanted(&args.server, options)?;
     let strategies = strategies(args, !wanted.memcached.is_empty())?;
     let rows = rows(
         &strategies,
@@ -113,21 +139,7 @@ pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult
     let counting = counting::choose(args.engine, args.witness)?;
     let interrupt = Interrupt::install().context("cannot handle signals")?;
     let wanted = within.servers(wanted);
-    let needs = rows
-        .iter()
-        .filter(|row| matches!(row.strategy.client.presence(), Presence::Ready { .. }))
-        .filter_map(|row| Some((row.place()?, row.servers)));
-    let mut servers = Servers::start(&wanted, needs, &interrupt).map_err(|error| {
-        let code = if matches!(error, ServerError::Interrupted) {
-            Code::Incomplete
-        } else {
-            Code::Failed
-        };
-        CommandError {
-            code,
-            error: error.into(),
-        }
-    })?;
+    let mut servers = start(&wanted, &rows, &interrupt)?;
     within.prepare(&servers)?;
     let (rows, left_out) = within_reach(rows, &servers, &args.strategies);
     let baseline = args
@@ -137,12 +149,7 @@ pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult
         .transpose()?;
     let common = common(&args.load);
     let settings = settings(args, &rows, baseline);
-    let mut to_clean = Vec::new();
-    for (place, server) in servers.iter_mut() {
-        if server.info().origin == ServerOrigin::External && spare_others(server, &common)? {
-            to_clean.push(place);
-        }
-    }
+    let to_clean = to_clean(&mut servers, &common)?;
     let timing = engine::engine(EngineKind::None);
 
     let show = Header {
@@ -182,11 +189,7 @@ pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult
         }
         .run()
     };
-    for place in to_clean {
-        if let Some(server) = servers.get_mut(place) {
-            clean_up(server, &common);
-        }
-    }
+    clean_up(&mut servers, &to_clean, &common);
     servers.stop();
     if args.prove && record.complete {
         show.line("proving: each suspected limit is changed by turns, elsewhere")?;
@@ -202,8 +205,27 @@ pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult
     Ok(exit_code(&record, args.ignore_failure))
 }
 
+/// Connects to the servers that the rows need, or starts them.
+pub(super) fn start(wanted: &Wanted, rows: &[Row], interrupt: &Interrupt) -> Result<Servers, CommandError> {
+    let needs = rows
+        .iter()
+        .filter(|row| matches!(row.strategy.client.presence(), Presence::Ready { .. }))
+        .filter_map(|row| Some((row.place()?, row.servers)));
+    Servers::start(wanted, needs, interrupt).map_err(|error| {
+        let code = if matches!(error, ServerError::Interrupted) {
+            Code::Incomplete
+        } else {
+            Code::Failed
+        };
+        CommandError {
+            code,
+            error: error.into(),
+        }
+    })
+}
+
 /// The form of what is printed.
-fn form(output: &OutputArgs) -> Format {
+pub(super) fn form(output: &OutputArgs) -> Format {
     if output.output.as_deref() == Some(Path::new("-")) {
         Format::Json
     } else if output.csv {
@@ -214,7 +236,7 @@ fn form(output: &OutputArgs) -> Format {
 }
 
 /// A path that is not standard output.
-fn file(path: Option<&Path>) -> Option<&Path> {
+pub(super) fn file(path: Option<&Path>) -> Option<&Path> {
     path.filter(|path| *path != Path::new("-"))
 }
 
@@ -230,6 +252,29 @@ fn places(output: &OutputArgs) -> Result<(), CommandError> {
         .filter_map(|path| file(path.as_deref()))
         .try_for_each(wire::check)
         .code(Code::Usage)
+}
+
+/// The servers of the user's that are to be cleaned up after the run.
+///
+/// # Errors
+/// One that holds keys that the run would write.
+pub(super) fn to_clean(servers: &mut Servers, common: &Common) -> Result<Vec<Place>, CommandError> {
+    let mut places = Vec::new();
+    for (place, server) in servers.iter_mut() {
+        if server.info().origin == ServerOrigin::External && spare_others(server, common)? {
+            places.push(place);
+        }
+    }
+    Ok(places)
+}
+
+/// Removes what the workers have written from servers of the user's.
+pub(super) fn clean_up(servers: &mut Servers, places: &[Place], common: &Common) {
+    for place in places {
+        if let Some(server) = servers.get_mut(*place) {
+            delete_written(server, common);
+        }
+    }
 }
 
 /// Makes sure that a server of the user's holds none of the keys that the run will write. Returns whether
@@ -261,8 +306,7 @@ fn spare_others(server: &mut Backend, common: &Common) -> Result<bool, CommandEr
     Ok(true)
 }
 
-/// Removes what the workers have written from a server of the user's.
-fn clean_up(server: &mut Backend, common: &Common) {
+fn delete_written(server: &mut Backend, common: &Common) {
     let mut first = 0;
     while first < common.keys.count {
         let last = common.keys.count.min(first + KEYS_AT_ONCE);
@@ -333,35 +377,32 @@ fn baseline(rows: &[Row], name: &str) -> Result<usize, CommandError> {
         .code(Code::Usage)
 }
 
-/// The servers that the command line asks for.
-fn wanted(args: &ServerArgs) -> Result<Wanted, CommandError> {
+/// The servers that the command line asks for; private ones are set up by `options`.
+pub(super) fn wanted(args: &ServerArgs, options: PrivateOptions) -> Result<Wanted, CommandError> {
     let Named { redis, memcached } = target(args)?.named().code(Code::Usage)?;
     let redis = if args.builtin_server {
-        ServerChoice::BuiltIn {
-            options: PrivateOptions::default(),
-        }
+        ServerChoice::BuiltIn { options }
     } else {
-        choice(redis)
+        choice(redis, options)
     };
     Ok(Wanted { redis, memcached })
 }
 
 /// The Redis server that the command line asks for.
 pub(super) fn server_choice(args: &ServerArgs) -> Result<ServerChoice, CommandError> {
+    let options = PrivateOptions::default();
     if args.builtin_server {
-        return Ok(ServerChoice::BuiltIn {
-            options: PrivateOptions::default(),
-        });
+        return Ok(ServerChoice::BuiltIn { options });
     }
-    Ok(choice(target(args)?.endpoints().code(Code::Usage)?))
+    Ok(choice(target(args)?.endpoints().code(Code::Usage)?, options))
 }
 
 /// The user's own server, or a private one where none is named.
-fn choice(endpoints: Vec<Endpoint>) -> ServerChoice {
+fn choice(endpoints: Vec<Endpoint>, options: PrivateOptions) -> ServerChoice {
     if endpoints.is_empty() {
         ServerChoice::Auto {
             prefer: None,
-            options: PrivateOptions::default(),
+            options,
         }
     } else {
         ServerChoice::External(endpoints)
@@ -417,11 +458,13 @@ fn written_keys(common: &Common, numbers: Range<u64>) -> Vec<String> {
 }
 
 fn settings(args: &BenchArgs, rows: &[Row], baseline: Option<usize>) -> Settings {
+    let runs = args.runs.unwrap_or(DEFAULT_RUNS);
+    let warmup = args.warmup.unwrap_or(DEFAULT_WARMUP);
     let length = match (args.load.requests, args.duration) {
         (Some(requests), _) => RoundLength::Ops(requests),
         (None, Some(span)) => RoundLength::Span(span),
         (None, None) => {
-            let per_row = args.runs.saturating_add(args.warmup).max(1);
+            let per_row = runs.saturating_add(warmup).max(1);
             let rounds = u32::try_from(rows.len())
                 .unwrap_or(u32::MAX)
                 .saturating_mul(per_row);
@@ -431,19 +474,19 @@ fn settings(args: &BenchArgs, rows: &[Row], baseline: Option<usize>) -> Settings
         }
     };
     Settings {
-        runs: args.runs,
-        warmup: args.warmup,
+        runs,
+        warmup,
         length,
         counted_ops: args.counted_requests,
         counted_runs: args.counted_runs,
-        patience: args.timeout,
+        patience: args.timeout.unwrap_or(DEFAULT_PATIENCE),
         baseline,
-        plan: plan_info(args, length),
+        plan: plan_info(args, runs, warmup, length),
     }
 }
 
 /// What the record keeps of the command line; the server's address and password are not in it.
-fn plan_info(args: &BenchArgs, length: RoundLength) -> PlanInfo {
+fn plan_info(args: &BenchArgs, runs: u32, warmup: u32, length: RoundLength) -> PlanInfo {
     fn list<T: ToString>(values: &[T]) -> String {
         values
             .iter()
@@ -452,8 +495,8 @@ fn plan_info(args: &BenchArgs, length: RoundLength) -> PlanInfo {
             .join(",")
     }
     let mut plan = BTreeMap::from([
-        ("runs".to_owned(), args.runs.to_string()),
-        ("warmup".to_owned(), args.warmup.to_string()),
+        ("runs".to_owned(), runs.to_string()),
+        ("warmup".to_owned(), warmup.to_string()),
         ("clients".to_owned(), list(&args.load.clients)),
         ("data-size".to_owned(), list(&args.load.data_size)),
         (
@@ -481,6 +524,9 @@ fn plan_info(args: &BenchArgs, length: RoundLength) -> PlanInfo {
     if !args.load.pipeline.is_empty() {
         plan.insert("pipeline".to_owned(), list(&args.load.pipeline));
     }
+    if let Some(backlog) = args.tcp_backlog {
+        plan.insert("tcp-backlog".to_owned(), backlog.to_string());
+    }
     PlanInfo { settings: plan }
 }
 
@@ -497,13 +543,13 @@ fn header(settings: &Settings, rows: &[Row]) -> String {
 
 /// Where the lines above the table go: standard output with a table, standard error with a form that
 /// programs read.
-struct Header {
-    format: Format,
-    quiet: bool,
+pub(super) struct Header {
+    pub(super) format: Format,
+    pub(super) quiet: bool,
 }
 
 impl Header {
-    fn line(&self, text: &str) -> io::Result<()> {
+    pub(super) fn line(&self, text: &str) -> io::Result<()> {
         if self.quiet {
             return Ok(());
         }
@@ -518,10 +564,10 @@ impl Header {
 }
 
 /// A progress bar on standard error when that is a terminal.
-struct Bar(ProgressBar);
+pub(super) struct Bar(ProgressBar);
 
 impl Bar {
-    fn new(quiet: bool) -> Bar {
+    pub(super) fn new(quiet: bool) -> Bar {
         let target = if quiet || !io::stderr().is_terminal() {
             ProgressDrawTarget::hidden()
         } else {
@@ -549,7 +595,7 @@ impl Progress for Bar {
     }
 }
 
-fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -> Result<(), CommandError> {
+pub(super) fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -> Result<(), CommandError> {
     let view = View {
         all_syscalls: args.output.all,
         header: false,
@@ -581,7 +627,7 @@ fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -> Result<()
 }
 
 /// Cut short first, then failures, then what the server did not confirm.
-fn exit_code(record: &Record, ignore_failure: bool) -> Code {
+pub(super) fn exit_code(record: &Record, ignore_failure: bool) -> Code {
     let any = |status: Status| record.strategies.iter().any(|row| row.status == status);
     let failed = any(Status::Failed)
         || record

@@ -23,7 +23,8 @@ use crate::explain::explain;
 use crate::plan::trace_set;
 use crate::proc::{self, Root};
 use crate::record::{
-    Axes, ClientInfo, Counted, Counters, Kind, Phases, PlanInfo, Record, Status, StrategyResult, wire,
+    Axes, ClientInfo, Counted, Counters, Experiment, Kind, Phases, PlanInfo, Record, Status, StrategyResult,
+    wire,
 };
 use crate::render::{self, CountColumn, Format, SortBy, TimeKind, View};
 use crate::sys::process::{PidFd, die_by, is_ignored};
@@ -340,6 +341,7 @@ fn record(
         varied: Vec::new(),
         witness: Measured::NotMeasured("count counts once".to_owned()),
         server_view: Measured::NotMeasured("no server was asked".to_owned()),
+        experiment: Experiment::default(),
     };
     let mut record = Record {
         kind: Kind::Count,

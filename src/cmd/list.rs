@@ -2,20 +2,25 @@
 
 use std::fmt::Write;
 
+use anyhow::anyhow;
 use clap::ValueEnum;
 
 use crate::cli::{ListArgs, ListWhat};
 use crate::engine::{Availability, ENGINES, EngineKind, measure};
+use crate::plan::scenario::{BUILT_IN, Scenario};
 use crate::render::Format;
 use crate::strategy::{Presence, Registry, ScriptSource};
 
-use super::{Code, CommandResult, WithCode, print};
+use super::{Code, CommandError, CommandResult, WithCode, print};
 
 /// Prints the list.
 ///
 /// # Errors
 /// A clients file that cannot be read.
 pub fn run(args: &ListArgs) -> CommandResult {
+    if let Some(name) = &args.show {
+        return show(args.what, name);
+    }
     let wanted = |what: ListWhat| args.what.is_none_or(|only| only == what);
     let mut text = String::new();
     if wanted(ListWhat::Strategies) {
@@ -25,11 +30,42 @@ pub fn run(args: &ListArgs) -> CommandResult {
     if wanted(ListWhat::Engines) {
         engines(&mut text, args.measure)?;
     }
+    if wanted(ListWhat::Scenarios) {
+        scenarios(&mut text)?;
+    }
     if wanted(ListWhat::Formats) {
         formats(&mut text)?;
     }
     print(&text)?;
     Ok(Code::Ok)
+}
+
+/// Prints the file of a built-in scenario.
+fn show(what: Option<ListWhat>, name: &str) -> CommandResult {
+    if what.is_some_and(|what| what != ListWhat::Scenarios) {
+        return Err(anyhow!(
+            "--show prints a scenario: systally list scenarios --show NAME"
+        ))
+        .code(Code::Usage);
+    }
+    match BUILT_IN.iter().find(|known| known.name == name) {
+        Some(known) => print(known.text)?,
+        // The same words as when it is run.
+        None => drop(Scenario::find(name).code(Code::Usage)?),
+    }
+    Ok(Code::Ok)
+}
+
+fn scenarios(out: &mut String) -> Result<(), CommandError> {
+    writeln!(
+        out,
+        "Scenarios (bench --scenario NAME; list scenarios --show NAME prints the file)"
+    )?;
+    for known in BUILT_IN {
+        let scenario = Scenario::find(known.name).code(Code::Usage)?;
+        writeln!(out, "    {:<20} {}", known.name, scenario.about)?;
+    }
+    Ok(writeln!(out)?)
 }
 
 fn strategies(out: &mut String, registry: &Registry) -> std::fmt::Result {

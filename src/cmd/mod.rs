@@ -11,6 +11,7 @@ pub mod list;
 pub mod preflight;
 pub mod prove;
 pub mod responder;
+mod scenario;
 pub mod schema;
 pub mod secrets;
 pub mod setup;

@@ -15,6 +15,7 @@ mod cgroup_oom;
 mod client_nofile;
 mod connection_per_operation;
 mod conntrack_full;
+mod counted_too_early;
 mod cpu_throttle;
 mod ephemeral_ports;
 pub mod evidence;
@@ -105,6 +106,7 @@ pub const RULES: &[&dyn Rule] = &[
     &no_ptrace::NoPtrace,
     &ledger::Ledger,
     &retry_duplicates::RetryDuplicates,
+    &counted_too_early::CountedTooEarly,
     &pipeline_not_batched::PipelineNotBatched,
     &connection_per_operation::ConnectionPerOperation,
     &liveness_probes::LivenessProbes,

@@ -6,9 +6,9 @@ use super::evidence::Fact;
 use super::{Finding, docs, explain};
 use crate::record::witness::UNSAID;
 use crate::record::{
-    Axes, CallCounts, ClientInfo, Counted, Counters, Failure, FailureKind, Host, Interval, Kind, PhaseCounts,
-    Phases, PlanInfo, Record, Round, ServerInfo, ServerOrigin, ServerView, Stage, Status, StrategyResult,
-    Timed,
+    Axes, CallCounts, ClientInfo, Counted, Counters, Experiment, Failure, FailureKind, Host, Interval, Kind,
+    PhaseCounts, Phases, PlanInfo, Record, Round, ServerInfo, ServerOrigin, ServerView, Stage, Status,
+    StrategyResult, Timed,
 };
 use crate::units::{Measured, Nanos, Ops};
 
@@ -82,6 +82,7 @@ pub(super) fn row(name: &str) -> StrategyResult {
         varied: Vec::new(),
         witness: Measured::NotMeasured(UNSAID.to_owned()),
         server_view: Measured::Known(ServerView::default()),
+        experiment: Experiment::default(),
     };
     set_rounds(&mut result, vec![round(1000, 1000, 1000)], 50_000.0);
     set_call(&mut result, "sendto", 1000, &[]);

@@ -7,8 +7,8 @@ use super::errnos::bare;
 use super::model::{Imported, ImportedTable, Row, TimeKind};
 use crate::record::UNNAMED_ERRNO;
 use crate::record::{
-    Axes, CallCounts, ClientInfo, Counted, Counters, Host, Kind, Phases, PlanInfo, Record, Status,
-    StrategyResult,
+    Axes, CallCounts, ClientInfo, Counted, Counters, Experiment, Host, Kind, Phases, PlanInfo, Record,
+    Status, StrategyResult,
 };
 use crate::tally::Abi;
 use crate::units::{Measured, Nanos, Ops};
@@ -105,6 +105,7 @@ fn strategy(name: String, imported: &Imported, table: &ImportedTable) -> Strateg
         varied: Vec::new(),
         witness: not("imported: it was counted once"),
         server_view: not("imported: the server was not asked"),
+        experiment: Experiment::default(),
     }
 }
 

@@ -59,6 +59,12 @@ pub struct Row {
 }
 
 impl Row {
+    /// Workers that systally starts for the row: one for each client, but a script that forks its clients
+    /// is started once.
+    pub fn workers(&self) -> u32 {
+        if self.strategy.mode.forks { 1 } else { self.clients }
+    }
+
     /// What it runs against; `None` for a client that needs no server.
     pub fn place(&self) -> Option<Place> {
         Place::of(self.strategy.store(), self.strategy.transport)
@@ -92,6 +98,7 @@ impl Row {
             warmup: WARMUP_OPS,
             max_errors: MAX_ERRORS,
             latency: LatencyMode::Hist,
+            forks: if self.strategy.mode.forks { self.clients } else { 0 },
         }
     }
 }

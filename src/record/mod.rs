@@ -3,8 +3,10 @@
 //! Everything before this stage fills a [`Record`]; everything after reads one. The JSON form is apart,
 //! in [`wire`], so that names there can stay when types here change.
 
+pub mod experiment;
 pub mod failure;
 mod from_tally;
+pub mod join;
 pub mod latency;
 pub mod proof;
 pub mod sampled;
@@ -22,6 +24,7 @@ use crate::import::Imported;
 use crate::tally::Talk;
 use crate::units::{Measured, Nanos, Ops, total};
 
+pub use experiment::{CounterReading, Experiment, PublishedFigure};
 pub use failure::{Failure, FailureKind, Stage};
 pub use latency::Latency;
 pub use proof::{Proof, ProofArm, ProofRun, ProofVerdict};
@@ -261,6 +264,8 @@ pub struct StrategyResult {
     pub witness: Measured<Witness>,
     /// What the server saw over all rounds of this row, the counted pass included.
     pub server_view: Measured<ServerView>,
+    /// What a scenario adds.
+    pub experiment: Experiment,
 }
 
 /// A client as it describes itself.

@@ -21,6 +21,7 @@ mod number;
 mod preflight;
 mod proofs;
 mod prose;
+mod scenario;
 mod table;
 
 use crate::record::wire::WireError;

@@ -129,6 +129,8 @@ pub enum Group {
     Key,
     /// Measured without a tracer.
     Speed,
+    /// What a scenario adds: counters, and what an article printed.
+    Published,
     /// Counted: totals per operation, and what the tracer cost.
     Work,
     /// Counted: one column for each system call.
@@ -145,6 +147,7 @@ impl Group {
         match self {
             Group::Key | Group::Summary => "",
             Group::Speed => "Speed, untraced",
+            Group::Published => "Beside what was published",
             Group::Work => "Work per operation",
             Group::Calls => "System calls per operation",
             Group::Errors => "Errors",

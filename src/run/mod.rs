@@ -255,10 +255,11 @@ impl Bench<'_> {
             sampler.row(self.rows.iter().position(|one| std::ptr::eq(one, row)));
         }
         let servers = self.endpoints(row);
-        let assignments = (0..row.clients)
+        let workers = row.workers();
+        let assignments = (0..workers)
             .map(|worker| {
                 let stop = match length {
-                    RoundLength::Ops(total) => Stop::Ops(share(total, row.clients, worker)),
+                    RoundLength::Ops(total) => Stop::Ops(share(total, workers, worker)),
                     RoundLength::Span(span) => Stop::Seconds(span.as_secs_f64()),
                 };
                 row.strategy

@@ -46,6 +46,9 @@ pub struct Mode {
     pub depth_when_asked: bool,
     /// Whether it runs when the user names no strategy.
     pub default: bool,
+    /// Whether one worker forks all clients itself, as a published script did, instead of systally
+    /// starting a worker for each.
+    pub forks: bool,
     /// Whether it shows a known mistake, so that its figure is not to be believed. It runs only when it
     /// is named.
     pub demonstration: bool,

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::record::experiment::CounterReading;
 use crate::units::Nanos;
 
 /// The protocol number this build speaks.
@@ -350,6 +351,17 @@ pub enum PayloadKind {
     Object,
 }
 
+impl PayloadKind {
+    /// The name in specs, flags and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            PayloadKind::String => "string",
+            PayloadKind::Array => "array",
+            PayloadKind::Object => "object",
+        }
+    }
+}
+
 /// How a client serialises arrays and objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -362,6 +374,18 @@ pub enum Serializer {
     Igbinary,
     /// JSON.
     Json,
+}
+
+impl Serializer {
+    /// The name in specs, flags and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Serializer::None => "none",
+            Serializer::Php => "php",
+            Serializer::Igbinary => "igbinary",
+            Serializer::Json => "json",
+        }
+    }
 }
 
 /// Whether a worker times each operation.
@@ -415,6 +439,9 @@ pub struct Done {
     /// Times of operations, when asked for.
     #[serde(default)]
     pub latency: Option<WireLatency>,
+    /// What a replayed script that counts for itself read; other workers leave it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counter: Option<CounterReading>,
 }
 
 /// A worker's histogram: 16 buckets per power of two.
@@ -543,6 +570,7 @@ mod tests {
             elapsed_ns: Nanos(1),
             errors: BTreeMap::new(),
             latency: None,
+            counter: None,
         });
         let fail = Event::Fail {
             class: "spec".into(),

@@ -36,6 +36,7 @@ impl Client for ProgramClient {
             transports: Vec::new(),
             pipeline: false,
             depth_when_asked: true,
+            forks: false,
             default: true,
             demonstration: false,
             options: BTreeMap::new(),

@@ -152,6 +152,7 @@ fn strategy(row: WireStrategy, number: usize) -> Result<StrategyResult, WireErro
             witness(known, unclaimed)
         })?,
         server_view: unclaimed.measured("server_view", row.server_view)?,
+        experiment: row.experiment,
     };
     unclaimed.finish()?;
     Ok(result)

@@ -140,6 +140,7 @@ fn strategy(row: &StrategyResult) -> WireStrategy {
         varied: row.varied.iter().map(Into::into).collect(),
         witness,
         server_view,
+        experiment: row.experiment.clone(),
         not_measured: nulls.0,
     }
 }

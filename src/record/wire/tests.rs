@@ -8,9 +8,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::explain::{Finding, Severity};
 use crate::record::{
-    Axes, CallCounts, ClientInfo, Counted, Counters, Fix, Host, Interval, Kind, Latency, LimitReading, Moved,
-    NodeView, PhaseCounts, Phases, PlanInfo, Round, ServerInfo, ServerOrigin, ServerView, Span, Status,
-    StrategyResult, Timed, Varied, Verdict, Witness,
+    Axes, CallCounts, ClientInfo, Counted, Counters, Experiment, Fix, Host, Interval, Kind, Latency,
+    LimitReading, Moved, NodeView, PhaseCounts, Phases, PlanInfo, Round, ServerInfo, ServerOrigin,
+    ServerView, Span, Status, StrategyResult, Timed, Varied, Verdict, Witness,
 };
 use crate::units::{Measured, Nanos, Ops};
 
@@ -269,6 +269,7 @@ fn row() -> impl Strategy<Value = StrategyResult> {
                     varied,
                     witness,
                     server_view,
+                    experiment: Experiment::default(),
                 }
             },
         )
@@ -525,6 +526,7 @@ fn a_number_that_json_cannot_hold_is_not_measured() {
         varied: Vec::new(),
         witness: Measured::NotMeasured("not asked for".to_owned()),
         server_view: Measured::NotMeasured("not asked for".to_owned()),
+        experiment: Experiment::default(),
     });
     let again = from_json(&to_json(&record).unwrap()).unwrap();
     let timed = again.strategies[0].timed.known().unwrap();

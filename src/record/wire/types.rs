@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::record::{Failure, Import, NodeView, Proof, Sampled};
+use crate::record::{Experiment, Failure, Import, NodeView, Proof, Sampled};
 use crate::tally::Talk;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -153,6 +153,9 @@ pub(super) struct WireStrategy {
     pub(super) witness: Option<WireWitness>,
     /// What the server saw over all rounds of this row, the counted pass included.
     pub(super) server_view: Option<WireServerView>,
+    /// What a scenario adds to the row; left out in a plain bench.
+    #[serde(default, skip_serializing_if = "Experiment::is_empty")]
+    pub(super) experiment: Experiment,
     /// Why keys of this row are null, by path (`counted.cpu_ns`, `timed.rounds.0.server_view`).
     #[serde(default)]
     pub(super) not_measured: Reasons,

@@ -24,6 +24,7 @@ fn modes() -> Vec<Mode> {
         transports: Vec::new(),
         pipeline: false,
         depth_when_asked: false,
+        forks: false,
         default: false,
         demonstration: true,
         options: std::collections::BTreeMap::new(),

@@ -39,6 +39,7 @@ fn modes() -> Vec<Mode> {
         transports: Vec::new(),
         pipeline,
         depth_when_asked: !pipeline,
+        forks: false,
         default: !pipeline,
         demonstration: false,
         options: BTreeMap::new(),

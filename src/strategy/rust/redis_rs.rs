@@ -29,6 +29,7 @@ fn modes() -> Vec<Mode> {
         transports: Vec::new(),
         pipeline,
         depth_when_asked: false,
+        forks: false,
         default: true,
         demonstration: false,
         options: BTreeMap::new(),

@@ -34,6 +34,7 @@ fn modes() -> Vec<Mode> {
         transports: Vec::new(),
         pipeline,
         depth_when_asked: false,
+        forks: false,
         default: !pipeline,
         demonstration: false,
         options: BTreeMap::new(),

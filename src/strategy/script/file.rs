@@ -120,6 +120,8 @@ struct WireMode {
     #[serde(default)]
     default: bool,
     #[serde(default)]
+    forks: bool,
+    #[serde(default)]
     demonstration: bool,
     #[serde(default)]
     options: BTreeMap<String, serde_json::Value>,
@@ -199,6 +201,7 @@ fn check(client: WireClient, at: &impl Fn(Range<usize>) -> Place) -> Result<Entr
                 pipeline: mode.pipeline,
                 default: mode.default,
                 depth_when_asked: false,
+                forks: mode.forks,
                 demonstration: mode.demonstration,
                 options: mode.options,
                 description: escape(&mode.description, 200),
