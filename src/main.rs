@@ -10,7 +10,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Bench(mut args) => cmd::bench::run(&mut args),
-        Command::Count(args) => cmd::count::run(&args),
+        Command::Count(mut args) => cmd::count::run(&mut args),
         Command::Preflight(mut args) => cmd::preflight::run(&mut args),
         Command::Explain(args) => cmd::explain::run(&args),
         Command::Import(args) => cmd::import::run(&args),

@@ -119,6 +119,7 @@ fn engines(out: &mut String, measured: bool) -> std::fmt::Result {
             (can.peers, "peers"),
             (can.phases, "phases"),
             (can.exact, "exact"),
+            (can.attach, "attach"),
         ]
         .into_iter()
         .filter_map(|(yes, word)| yes.then_some(word))

@@ -66,6 +66,15 @@ impl Table {
         let found = self.columns.iter().position(|column| column.group == Group::Key);
         found.unwrap_or_default()
     }
+
+    /// Writes its numbers in plain digits.
+    pub(super) fn ungroup(&mut self) {
+        for cell in self.rows.iter_mut().flatten() {
+            if let Cell::Number(number) = cell {
+                number.grouped = false;
+            }
+        }
+    }
 }
 
 /// One column.
@@ -191,7 +200,11 @@ pub enum Cell {
 impl Cell {
     /// A number in a style.
     pub fn number(value: f64, style: Style) -> Cell {
-        Cell::Number(Number { value, style })
+        Cell::Number(Number {
+            value,
+            style,
+            grouped: true,
+        })
     }
 
     /// The cell in one line.

@@ -193,7 +193,12 @@ fn kind(error: &WorkerError, fault: Option<&Fault>) -> FailureKind {
             ..
         }) => return FailureKind::NotStarted,
         WorkerError::Engine(EngineError::Denied { .. }) => return FailureKind::NoPtrace,
-        WorkerError::Engine(EngineError::System { .. } | EngineError::Broken { .. })
+        WorkerError::Engine(
+            EngineError::System { .. }
+            | EngineError::Broken { .. }
+            | EngineError::NoneLeft
+            | EngineError::CannotAttach { .. },
+        )
         | WorkerError::Interrupted { .. }
         | WorkerError::Pipes { .. }
         | WorkerError::Over => return FailureKind::Died,

@@ -29,8 +29,8 @@ pub use self::ids::{CACHE, IdsError, keep};
 use self::board::Board;
 use super::ptrace::{Pace, launch_observed};
 use super::{
-    Availability, Capabilities, Engine, EngineError, EngineKind, Outcome, Pipes, Program, Request, Selection,
-    Session,
+    Availability, Capabilities, Engine, EngineError, EngineKind, Order, Outcome, Pipes, Program, Request,
+    Selection, Session,
 };
 use crate::units::Measured;
 
@@ -51,6 +51,7 @@ impl Engine for Perf {
             peers: false,
             phases: true,
             exact: true,
+            attach: false,
         }
     }
 
@@ -96,6 +97,10 @@ impl Session for PerfSession {
 
     fn signal(&self, signal: i32) {
         self.inner.signal(signal);
+    }
+
+    fn order(&self) -> Order {
+        self.inner.order()
     }
 
     fn finish(self: Box<Self>, limit: Option<Duration>) -> Result<Outcome, EngineError> {

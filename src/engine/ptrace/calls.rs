@@ -134,7 +134,7 @@ impl Tracing {
         checked("resume", tid, stopped.resume(until, 0).map(drop))
     }
 
-    fn leave(&mut self, stopped: &Stopped, result: i64, failed: bool, now: Instant) {
+    pub(super) fn leave(&mut self, stopped: &Stopped, result: i64, failed: bool, now: Instant) {
         let tid = stopped.tid();
         let Some(tracee) = self.tracees.get_mut(&tid.as_raw()) else {
             return;

@@ -25,6 +25,7 @@ impl Engine for PtraceCounts {
             peers: false,
             phases: true,
             exact: true,
+            attach: false,
         }
     }
 

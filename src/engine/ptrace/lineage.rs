@@ -105,6 +105,7 @@ impl Tracing {
                 call: None,
                 own_affinity,
                 polls: 0,
+                fresh: false,
             },
         );
         if self.is_killing() {
@@ -205,7 +206,7 @@ impl Tracing {
     }
 
     /// Drops what is known of a thread; the call it was in never returned.
-    fn forget(&mut self, tid: Pid) {
+    pub(super) fn forget(&mut self, tid: Pid) {
         let Some(tracee) = self.tracees.remove(&tid.as_raw()) else {
             return;
         };

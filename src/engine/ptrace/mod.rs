@@ -10,6 +10,7 @@
 //! calls that the vDSO serves without entering the kernel.
 
 mod affinity;
+mod attach;
 mod availability;
 mod calls;
 mod counts;
@@ -20,11 +21,13 @@ mod filter;
 mod lineage;
 mod memory;
 mod peers;
+mod refusal;
 mod roles;
 mod session;
 mod state;
 mod tracing;
 mod window;
+mod workers;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -37,7 +40,10 @@ use self::availability::Rights;
 pub use self::counts_only::PtraceCounts;
 use self::session::PtraceSession;
 use self::tracing::{Control, Job};
-use super::{Availability, Capabilities, Engine, EngineError, EngineKind, Program, Request, Session};
+use super::{
+    Attachment, Availability, Capabilities, Engine, EngineError, EngineKind, Finder, Program, Request,
+    Session,
+};
 use crate::proc::Root;
 use crate::tally::Phase;
 
@@ -58,6 +64,7 @@ impl Engine for Ptrace {
             peers: true,
             phases: true,
             exact: true,
+            attach: true,
         }
     }
 
@@ -67,6 +74,10 @@ impl Engine for Ptrace {
 
     fn launch(&self, programs: Vec<Program>, request: &Request) -> Result<Box<dyn Session>, EngineError> {
         launch_observed(programs, request, Pace::Detail, None)
+    }
+
+    fn attach(&self, find: Finder, request: &Request) -> Result<Box<dyn Attachment>, EngineError> {
+        Ok(Box::new(attach::PtraceAttachment::begin(&find, request)?))
     }
 }
 
@@ -127,6 +138,7 @@ pub(super) fn launch_observed(
     let control = Arc::new(Control::default());
     let job = |programs, pin| Job {
         programs,
+        find: None,
         request: request.clone(),
         pace,
         filter: filter.clone(),

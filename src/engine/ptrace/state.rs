@@ -28,6 +28,8 @@ pub(super) struct Tracee {
     pub(super) own_affinity: bool,
     /// Waits in a row that were given no time and reported nothing.
     pub(super) polls: u64,
+    /// Whether it was attached to and has not stopped since.
+    pub(super) fresh: bool,
 }
 
 impl Tracee {
@@ -81,6 +83,19 @@ impl ProgramState {
             root: child.pid(),
             starting: Some(child),
             window: WindowState::new(window),
+            counts: Counts::default(),
+            exit: None,
+            usage: None,
+        }
+    }
+
+    /// A process that was running already.
+    pub(super) fn attached(index: usize, root: Pid) -> ProgramState {
+        ProgramState {
+            index,
+            root,
+            starting: None,
+            window: WindowState::new(Window::Whole),
             counts: Counts::default(),
             exit: None,
             usage: None,
