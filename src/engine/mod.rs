@@ -199,7 +199,7 @@ pub struct Order(Arc<dyn Fn(i32) + Send + Sync>);
 
 impl Order {
     /// By what the session does with the signal.
-    pub(super) fn new(send: impl Fn(i32) + Send + Sync + 'static) -> Order {
+    pub fn new(send: impl Fn(i32) + Send + Sync + 'static) -> Order {
         Order(Arc::new(send))
     }
 
