@@ -12,33 +12,45 @@
 
 mod auth;
 mod client_nofile;
+mod clock;
 mod connection_per_operation;
 mod ephemeral_ports;
+mod errors;
 pub mod evidence;
 mod finding;
 #[cfg(test)]
 mod fixtures;
+mod handover;
+mod known_waits;
 mod ledger;
 mod liveness_probes;
+mod lookups;
 mod maxclients;
+mod nagle;
 mod no_ptrace;
 mod options_per_operation;
+mod pieces;
 mod pipeline_not_batched;
 mod row;
 mod server_died;
 mod server_down;
+mod sleeps;
 mod socket_missing;
 mod socket_perm;
 mod socket_stale;
+mod spin;
+mod startup;
 mod symptom;
 mod system_file_max;
 mod tcp_accept_queue;
 #[cfg(test)]
 mod testing;
+mod time_split;
 mod trace;
 mod tracer_changed;
 mod unexplained;
 mod unix_backlog;
+mod uring;
 mod worker;
 mod xdebug;
 
@@ -68,8 +80,20 @@ pub const RULES: &[&dyn Rule] = &[
     &connection_per_operation::ConnectionPerOperation,
     &liveness_probes::LivenessProbes,
     &options_per_operation::OptionsPerOperation,
+    &nagle::Nagle,
+    &spin::Spin,
+    &sleeps::Sleeps,
+    &known_waits::KnownWaits,
+    &lookups::Lookups,
+    &errors::Errors,
+    &pieces::Pieces,
+    &handover::Handover,
+    &clock::Clock,
+    &uring::Uring,
     &xdebug::Xdebug,
     &tracer_changed::TracerChanged,
+    &startup::StartupShare,
+    &time_split::TimeSplit,
 ];
 
 /// What all rules find in a record, the gravest first; failures that no rule explains are said to be so.

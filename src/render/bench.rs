@@ -168,7 +168,11 @@ fn work<'a>(view: &View) -> Vec<Source<'a>> {
     };
     let mut sources = vec![
         Source::counted("calls", "/op", Group::Work, |counted, _| {
-            per_op(counted, counted.phases.run_loop.total())
+            // Where the ratio to the floor is not known, not all calls were counted.
+            match counted.floor_ratio.reason() {
+                Some(why) => Measured::NotMeasured(why.to_owned()),
+                None => per_op(counted, counted.phases.run_loop.total()),
+            }
         }),
         ratio("conns", "/op", Style::PerOp, |c| &c.connects_per_op),
         ratio("trips", "/op", Style::PerOp, |c| &c.round_trips_per_op),
