@@ -13,11 +13,13 @@
 mod auth;
 mod cgroup_oom;
 mod client_nofile;
+mod clock;
 mod connection_per_operation;
 mod conntrack_full;
 mod counted_too_early;
 mod cpu_throttle;
 mod ephemeral_ports;
+mod errors;
 pub mod evidence;
 mod finding;
 #[cfg(test)]
@@ -25,18 +27,23 @@ mod fixtures;
 #[cfg(test)]
 mod fixtures_limits;
 mod forks;
+mod handover;
 mod idle_close;
 mod kernel;
+mod known_waits;
 mod ledger;
 mod listener_stale;
 mod liveness_probes;
+mod lookups;
 mod maxclients;
 mod memcached_limit;
+mod nagle;
 mod no_ptrace;
 mod options_per_operation;
 mod output_buffer_close;
 mod packet_loss;
 mod php_pool;
+mod pieces;
 mod pipeline_not_batched;
 mod rank;
 mod retry_duplicates;
@@ -45,10 +52,13 @@ mod server_died;
 mod server_down;
 mod server_emfile;
 mod server_refusal;
+mod sleeps;
 mod slow_server;
 mod socket_missing;
 mod socket_perm;
 mod socket_stale;
+mod spin;
+mod startup;
 mod symptom;
 mod syn_queue;
 mod system_file_max;
@@ -56,12 +66,14 @@ mod tcp_accept_queue;
 mod tcp_accept_reset;
 #[cfg(test)]
 mod testing;
+mod time_split;
 mod time_wait_buckets;
 mod trace;
 mod tracer_changed;
 mod unexplained;
 mod unix_backlog;
 mod unix_backlog_wait;
+mod uring;
 mod worker;
 mod worker_refused;
 mod xdebug;
@@ -111,9 +123,21 @@ pub const RULES: &[&dyn Rule] = &[
     &connection_per_operation::ConnectionPerOperation,
     &liveness_probes::LivenessProbes,
     &options_per_operation::OptionsPerOperation,
+    &nagle::Nagle,
+    &spin::Spin,
+    &sleeps::Sleeps,
+    &known_waits::KnownWaits,
+    &lookups::Lookups,
+    &errors::Errors,
+    &pieces::Pieces,
+    &handover::Handover,
+    &clock::Clock,
+    &uring::Uring,
     &xdebug::Xdebug,
     &tracer_changed::TracerChanged,
     &time_wait_buckets::TimeWaitBuckets,
+    &startup::StartupShare,
+    &time_split::TimeSplit,
 ];
 
 /// What all rules find in a record, the gravest first; failures that no rule explains are said to be so.

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use memchr::{memchr, memchr3, memmem};
+use memchr::{memchr, memchr3};
 
 use crate::units::escape;
 
@@ -78,7 +78,18 @@ pub(crate) fn fields_at(line: &[u8]) -> Vec<(&[u8], usize)> {
 
 /// Whether `needle` is somewhere in `line`.
 pub(crate) fn contains(line: &[u8], needle: &str) -> bool {
-    memmem::find(line, needle.as_bytes()).is_some()
+    // Needles are words and most lines are short: preparing a searcher would cost more than the search.
+    let Some((first, rest)) = needle.as_bytes().split_first() else {
+        return true;
+    };
+    let mut line = line;
+    while let Some(at) = memchr(*first, line) {
+        line = &line[at + 1..];
+        if line.starts_with(rest) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Without terminal colours and other escape sequences (ECMA-48 CSI and OSC).

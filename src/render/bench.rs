@@ -178,7 +178,12 @@ fn work<'a>(view: &View) -> Vec<Source<'a>> {
     let mut sources = vec![
         Source::new(Column::number("calls", "/op", Group::Work), |row, notes| {
             cell(row, &row.counted, notes, |counted, notes| {
-                per_op(counted, counted.phases.run_loop.total()).map(|rate| moving::total(row, rate, notes))
+                // Where the ratio to the floor is not known, not all calls were counted.
+                match counted.floor_ratio.reason() {
+                    Some(why) => Measured::NotMeasured(why.to_owned()),
+                    None => per_op(counted, counted.phases.run_loop.total())
+                        .map(|rate| moving::total(row, rate, notes)),
+                }
             })
         }),
         ratio("conns", "/op", Style::PerOp, |c| &c.connects_per_op),

@@ -173,7 +173,7 @@ impl Sheet {
             Measured::NotMeasured(reason) => row.absent.push(format!("ops_per_s: {reason}")),
         }
         match &strategy.counted {
-            Measured::Known(known) => counted(&mut row, known),
+            Measured::Known(known) => counted(&mut row, known, !strategy.axes.op.is_empty()),
             Measured::NotMeasured(reason) => row.absent.push(format!("calls: {reason}")),
         }
         if let Some(read) = strategy.experiment.counters.last() {
@@ -344,7 +344,8 @@ fn timed(row: &mut Row, timed: &Timed) {
     }
 }
 
-fn counted(row: &mut Row, counted: &Counted) {
+/// `is_bench` tells a row of a bench from a counted program, whose batches nobody knows.
+fn counted(row: &mut Row, counted: &Counted, is_bench: bool) {
     row.measured("slowdown", &counted.slowdown, |value| *value);
     row.measured("connects_per_op", &counted.connects_per_op, |value| *value);
     row.measured("round_trips_per_op", &counted.round_trips_per_op, |value| *value);
@@ -353,7 +354,11 @@ fn counted(row: &mut Row, counted: &Counted) {
     let total = counted
         .ops
         .and_then(|ops| ops.per_op(counted.phases.run_loop.total()));
-    let total = Measured::from_option(total, "nobody knows how many operations were completed");
+    let total = match counted.floor_ratio.reason() {
+        // Not all calls were counted.
+        Some(why) if is_bench && counted.ops.is_some() => Measured::NotMeasured(why.to_owned()),
+        _ => Measured::from_option(total, "nobody knows how many operations were completed"),
+    };
     row.measured("total_per_op", &total, |value| *value);
 }
 
