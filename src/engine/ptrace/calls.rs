@@ -100,14 +100,14 @@ impl Tracing {
         }
 
         if let Some(slot) = tracee.call.take().and_then(|earlier| earlier.slot) {
-            program.counts.slot(slot).never_returned();
+            self.counts.slot(slot).never_returned();
         }
         let slot = treatment
             .counted
-            .then(|| program.counts.enter(program.window.phase(), call));
+            .then(|| self.counts.enter(program.window.phase(), call));
         if let (true, Some(slot)) = (entries_only, slot) {
             // No return will be seen, so a call that can come back is taken to have done so.
-            let counts = program.counts.slot(slot);
+            let counts = self.counts.slot(slot);
             match treatment.role {
                 Role::Exit | Role::ExitGroup => counts.never_returned(),
                 _ => counts.returned(None, Nanos(0), Nanos(0)),
@@ -150,8 +150,8 @@ impl Tracing {
             } else {
                 Nanos(0)
             };
-            program.counts.slot(slot).returned(result.error, wall, cpu);
-            program.counts.waited(slot, wall, result.value, result.error);
+            self.counts.slot(slot).returned(result.error, wall, cpu);
+            self.counts.waited(slot, wall, result.value, result.error);
         }
         match call.role {
             Role::Read => {
@@ -181,7 +181,7 @@ impl Tracing {
                     let no_time = value == 0 && has_no_time(stopped, &call);
                     tracee.polls = if no_time { tracee.polls + 1 } else { 0 };
                     let streak = tracee.polls;
-                    program.counts.phase(at.phase()).polled(value, no_time, streak);
+                    self.counts.phase(at.phase()).polled(value, no_time, streak);
                 }
             }
             Role::Socket => {
@@ -235,7 +235,7 @@ impl Tracing {
         let Some(tracee) = self.tracees.get(&owner.tid.as_raw()) else {
             return;
         };
-        let counts = &mut self.programs[tracee.program].counts;
+        let counts = &mut self.counts;
         let peek = flow
             .flags
             .is_some_and(|flags| call.args[flags] & libc::MSG_PEEK as u64 != 0);
@@ -297,7 +297,7 @@ impl Tracing {
         let Some(tracee) = self.tracees.get(&owner.tid.as_raw()) else {
             return;
         };
-        let counts = &mut self.programs[tracee.program].counts;
+        let counts = &mut self.counts;
         let mut bytes = [0; 128];
         let length = usize::try_from(call.args[2])
             .unwrap_or(usize::MAX)
@@ -354,10 +354,7 @@ impl Tracing {
                     Nagle::Off
                 };
             }
-            self.programs[tracee.program]
-                .counts
-                .slot(at)
-                .led_to(descriptor.peer);
+            self.counts.slot(at).led_to(descriptor.peer);
         }
     }
 

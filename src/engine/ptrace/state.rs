@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use nix::unistd::Pid;
 
-use super::counts::{Counts, SlotRef};
+use super::counts::SlotRef;
 use super::descriptors::{Owner, TableId};
 use super::roles::Role;
 use super::window::WindowState;
@@ -67,8 +67,6 @@ pub(super) struct ProgramState {
     pub(super) starting: Option<Child>,
     /// The measured window.
     pub(super) window: WindowState,
-    /// The counts.
-    pub(super) counts: Counts,
     /// How the root ended.
     pub(super) exit: Option<Exit>,
     /// CPU time at the end of the root.
@@ -83,7 +81,6 @@ impl ProgramState {
             root: child.pid(),
             starting: Some(child),
             window: WindowState::new(window),
-            counts: Counts::default(),
             exit: None,
             usage: None,
         }
@@ -96,7 +93,6 @@ impl ProgramState {
             root,
             starting: None,
             window: WindowState::new(Window::Whole),
-            counts: Counts::default(),
             exit: None,
             usage: None,
         }
