@@ -39,6 +39,7 @@ mod maxclients;
 mod memcached_limit;
 mod nagle;
 mod no_ptrace;
+mod noisy_rounds;
 mod options_per_operation;
 mod output_buffer_close;
 mod packet_loss;
@@ -135,6 +136,7 @@ pub const RULES: &[&dyn Rule] = &[
     &uring::Uring,
     &xdebug::Xdebug,
     &tracer_changed::TracerChanged,
+    &noisy_rounds::NoisyRounds,
     &time_wait_buckets::TimeWaitBuckets,
     &startup::StartupShare,
     &time_split::TimeSplit,
