@@ -105,17 +105,24 @@ impl NamePattern {
     }
 }
 
-/// The processes in a control group, not those in groups below it. The group is a folder, or the path that
-/// `/proc/PID/cgroup` shows.
+/// The processes in a control group, not those in groups below it. The group is its folder, or the path that
+/// `/proc/PID/cgroup` shows for the unified hierarchy.
 ///
 /// # Errors
 /// No such group, or one whose processes cannot be listed (a threaded one).
 pub fn in_cgroup(root: &Root, group: &str) -> Result<Vec<i32>, ReadError> {
     let group = group.trim_matches('/');
-    let below = group.strip_prefix("sys/fs/cgroup").unwrap_or(group);
-    let file = format!("sys/fs/cgroup/{}/cgroup.procs", below.trim_matches('/'));
-    let text = root.read(&file)?;
-    Ok(text.lines().filter_map(number).collect())
+    // Mounted alone, or beside hierarchies of version 1 (cgroups(7)).
+    let places = ["", "sys/fs/cgroup/", "sys/fs/cgroup/unified/"];
+    let mut first = None;
+    for place in places {
+        match root.read(&format!("{place}{group}/cgroup.procs")) {
+            Ok(text) => return Ok(text.lines().filter_map(number).collect()),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    let missing = || std::io::Error::from(std::io::ErrorKind::NotFound);
+    Err(first.unwrap_or_else(missing).into())
 }
 
 #[cfg(test)]
@@ -137,6 +144,7 @@ mod tests {
             .with("proc/12/exe", "/usr/bin/node (deleted)")
             .with("proc/13/comm", "[x]\n")
             .with("sys/fs/cgroup/a/b/cgroup.procs", "10\n13\n")
+            .with("sys/fs/cgroup/unified/c/cgroup.procs", "12\n")
     }
 
     #[test]
@@ -175,7 +183,9 @@ mod tests {
         for group in ["/a/b", "a/b/", "/sys/fs/cgroup/a/b"] {
             assert_eq!(in_cgroup(&tree.root(), group).unwrap(), [10, 13], "{group}");
         }
-        assert!(in_cgroup(&tree.root(), "/a").is_err());
+        assert_eq!(in_cgroup(&tree.root(), "/c").unwrap(), [12]);
+        let said = in_cgroup(&tree.root(), "/a").unwrap_err().to_string();
+        assert!(said.contains("a/cgroup.procs"), "{said}");
     }
 
     #[test]

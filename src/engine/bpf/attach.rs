@@ -160,9 +160,8 @@ impl Attachment for BpfAttachment {
 
     fn detach(mut self: Box<Self>) -> Result<Outcome, EngineError> {
         let elapsed = Nanos::from(self.began.elapsed());
-        self.tracer.stop();
         let failed = |error| engine_error(&error);
-        let tallies = match self.tracer.losses().map_err(failed)? {
+        let tallies = match self.tracer.stop().map_err(failed)? {
             Some(lost) => Measured::NotMeasured(format!("the kernel lost part of the count ({lost})")),
             None => {
                 let mut tallies = self.tracer.tallies().map_err(failed)?;

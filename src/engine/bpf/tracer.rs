@@ -21,6 +21,9 @@ use crate::units::{Nanos, escape};
 /// licence that the kernel holds compatible with it; ours are under the MIT licence, or that.
 const LICENSE: &str = "Dual MIT/GPL";
 
+/// The place of the program for returns among those that [`load`] makes.
+const RETURN: usize = 2;
+
 /// Kinds of failure (call, phase, errno) that there is room for.
 const ERRORS: u32 = 8_192;
 /// Kinds of call that are not in the table.
@@ -161,9 +164,22 @@ impl Tracer {
         Ok(new)
     }
 
-    /// Ends the counting. What tasks are in the middle of stays as it is.
-    pub(super) fn stop(&mut self) {
-        self.links.clear();
+    /// Ends the counting while tasks run on, at the moment from which returns are not seen any more. What a
+    /// task is in the middle of stays as it is. Returns what was lost, as [`Tracer::losses`].
+    pub(super) fn stop(&mut self) -> Result<Option<String>, TracerError> {
+        let lost = self.losses()?;
+        // Entries that are still seen after that look like calls within calls, and are not.
+        if self.links.len() > RETURN {
+            drop(self.links.remove(RETURN));
+        }
+        // The entries next, then what follows tasks.
+        while let Some(link) = self.links.pop() {
+            drop(link);
+        }
+        match lost {
+            Some(lost) => Ok(Some(lost)),
+            None => self.losses_but(&[Loss::Nested]),
+        }
     }
 
     /// Adds the call that the task of a pidfd is in to the unfinished ones. Only once counting has ended.
@@ -192,9 +208,14 @@ impl Tracer {
 
     /// What was lost, in words; `None` when every event was counted.
     pub(super) fn losses(&self) -> Result<Option<String>, TracerError> {
+        self.losses_but(&[])
+    }
+
+    fn losses_but(&self, harmless: &[Loss]) -> Result<Option<String>, TracerError> {
         let globals = self.globals()?;
         let mut lost: Vec<String> = Loss::ALL
             .into_iter()
+            .filter(|loss| !harmless.contains(loss))
             .map(|loss| (number(&globals, loss.offset()), loss.says()))
             .filter(|(n, _)| *n > 0)
             .map(|(n, says)| format!("{n} {says}"))
