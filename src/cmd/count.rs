@@ -126,6 +126,11 @@ pub enum CountEngine {
     Ptrace,
     /// Every call with errno and wall time at nearly full speed; needs CAP_BPF and CAP_PERFMON
     Bpf,
+    /// A few calls (those of -e, eight at most, else what clients make most) at nearly full speed, mostly
+    /// without rights
+    Perf,
+    /// Every call with errno and wall time, by an installed strace and as slowly
+    Strace,
 }
 
 impl CountEngine {
@@ -133,6 +138,8 @@ impl CountEngine {
         match self {
             CountEngine::Ptrace => EngineKind::Ptrace,
             CountEngine::Bpf => EngineKind::Bpf,
+            CountEngine::Perf => EngineKind::Perf,
+            CountEngine::Strace => EngineKind::Strace,
         }
     }
 }

@@ -78,6 +78,7 @@ fn counting(choice: EngineChoice) -> Result<Option<(&'static dyn Engine, String)
         EngineChoice::Ptrace => EngineKind::Ptrace,
         EngineChoice::Bpf => EngineKind::Bpf,
         EngineChoice::Perf => EngineKind::Perf,
+        EngineChoice::Strace => EngineKind::Strace,
     };
     if is_ready(kind) {
         Ok(Some((engine::engine(kind), format!("--engine {kind}"))))

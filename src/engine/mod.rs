@@ -8,6 +8,8 @@ mod plain;
 mod ptrace;
 mod rights;
 mod start;
+mod strace;
+mod window;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -23,6 +25,7 @@ pub use measure::{CallCost, measure};
 pub use none::Untraced;
 pub use perf::Perf;
 pub use ptrace::Ptrace;
+pub use strace::Strace;
 
 /// The engines, in the order in which `auto` prefers them for a full count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,6 +36,8 @@ pub enum EngineKind {
     Bpf,
     /// Counters of the kernel for a few chosen calls, at nearly full speed, mostly without rights.
     Perf,
+    /// An installed strace, whose log is read: every call, errno and time, slowly.
+    Strace,
     /// No tracer: the program runs at full speed and nothing is counted (timed rounds).
     None,
 }
@@ -42,7 +47,7 @@ impl EngineKind {
     /// client does when nobody counts.
     pub fn is_near_native(self) -> bool {
         match self {
-            EngineKind::Ptrace => false,
+            EngineKind::Ptrace | EngineKind::Strace => false,
             EngineKind::Bpf | EngineKind::Perf | EngineKind::None => true,
         }
     }
@@ -59,6 +64,7 @@ impl EngineKind {
             EngineKind::Ptrace => "ptrace",
             EngineKind::Bpf => "bpf",
             EngineKind::Perf => "perf",
+            EngineKind::Strace => "strace",
             EngineKind::None => "none",
         }
     }
@@ -304,7 +310,7 @@ pub trait Engine: Send + Sync {
 }
 
 /// All engines, in the order of [`EngineKind`].
-pub const ENGINES: &[&dyn Engine] = &[&Ptrace, &Bpf, &Perf, &Untraced];
+pub const ENGINES: &[&dyn Engine] = &[&Ptrace, &Bpf, &Perf, &Strace, &Untraced];
 
 /// The engine of a kind.
 pub fn engine(kind: EngineKind) -> &'static dyn Engine {
@@ -312,6 +318,7 @@ pub fn engine(kind: EngineKind) -> &'static dyn Engine {
         EngineKind::Ptrace => &Ptrace,
         EngineKind::Bpf => &Bpf,
         EngineKind::Perf => &Perf,
+        EngineKind::Strace => &Strace,
         EngineKind::None => &Untraced,
     }
 }

@@ -23,7 +23,6 @@ mod roles;
 mod session;
 mod state;
 mod tracing;
-mod window;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,6 +34,7 @@ use self::affinity::Pin;
 use self::availability::Rights;
 use self::session::PtraceSession;
 use self::tracing::{Control, Job};
+use super::window;
 use super::{Availability, Capabilities, Engine, EngineError, EngineKind, Program, Request, Session};
 use crate::proc::Root;
 use crate::tally::Phase;
