@@ -80,6 +80,8 @@ pub enum EngineChoice {
     Bpf,
     /// The kernel counts a few chosen calls, mostly without rights (see `systally setup`)
     Perf,
+    /// Reads the log of an installed strace: every call, errno and time, and slowly
+    Strace,
     /// Do not count, only time
     None,
 }

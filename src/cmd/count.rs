@@ -201,6 +201,11 @@ pub enum CountEngine {
     PtraceCounts,
     /// Every call with errno and wall time at nearly full speed; needs CAP_BPF and CAP_PERFMON
     Bpf,
+    /// A few calls (those of -e, eight at most, else what clients make most) at nearly full speed, mostly
+    /// without rights
+    Perf,
+    /// Every call with errno and wall time, by an installed strace and as slowly
+    Strace,
 }
 
 impl CountEngine {
@@ -210,6 +215,8 @@ impl CountEngine {
             CountEngine::Ptrace => EngineKind::Ptrace,
             CountEngine::PtraceCounts => EngineKind::PtraceCounts,
             CountEngine::Bpf => EngineKind::Bpf,
+            CountEngine::Perf => EngineKind::Perf,
+            CountEngine::Strace => EngineKind::Strace,
         }
     }
 }

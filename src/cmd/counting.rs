@@ -79,6 +79,7 @@ fn counting(choice: EngineChoice) -> Result<Option<(&'static dyn Engine, String)
         EngineChoice::PtraceCounts => EngineKind::PtraceCounts,
         EngineChoice::Bpf => EngineKind::Bpf,
         EngineChoice::Perf => EngineKind::Perf,
+        EngineChoice::Strace => EngineKind::Strace,
     };
     if is_ready(kind) {
         Ok(Some((engine::engine(kind), format!("--engine {kind}"))))

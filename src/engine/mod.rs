@@ -8,6 +8,8 @@ mod plain;
 mod ptrace;
 mod rights;
 mod start;
+mod strace;
+mod window;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -24,6 +26,7 @@ pub use measure::{CallCost, measure};
 pub use none::Untraced;
 pub use perf::Perf;
 pub use ptrace::{Ptrace, PtraceCounts};
+pub use strace::Strace;
 
 /// The engines, in the order in which `auto` prefers them for a full count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,6 +39,8 @@ pub enum EngineKind {
     Bpf,
     /// Counters of the kernel for a few chosen calls, at nearly full speed, mostly without rights.
     Perf,
+    /// An installed strace, whose log is read: every call, errno and time, slowly.
+    Strace,
     /// No tracer: the program runs at full speed and nothing is counted (timed rounds).
     None,
 }
@@ -45,7 +50,7 @@ impl EngineKind {
     /// client does when nobody counts.
     pub fn is_near_native(self) -> bool {
         match self {
-            EngineKind::Ptrace | EngineKind::PtraceCounts => false,
+            EngineKind::Ptrace | EngineKind::PtraceCounts | EngineKind::Strace => false,
             EngineKind::Bpf | EngineKind::Perf | EngineKind::None => true,
         }
     }
@@ -63,6 +68,7 @@ impl EngineKind {
             EngineKind::PtraceCounts => "ptrace-counts",
             EngineKind::Bpf => "bpf",
             EngineKind::Perf => "perf",
+            EngineKind::Strace => "strace",
             EngineKind::None => "none",
         }
     }
@@ -364,7 +370,7 @@ pub trait Engine: Send + Sync {
 }
 
 /// All engines, in the order of [`EngineKind`].
-pub const ENGINES: &[&dyn Engine] = &[&Ptrace, &PtraceCounts, &Bpf, &Perf, &Untraced];
+pub const ENGINES: &[&dyn Engine] = &[&Ptrace, &PtraceCounts, &Bpf, &Perf, &Strace, &Untraced];
 
 /// The engine of a kind.
 pub fn engine(kind: EngineKind) -> &'static dyn Engine {
@@ -373,6 +379,7 @@ pub fn engine(kind: EngineKind) -> &'static dyn Engine {
         EngineKind::PtraceCounts => &PtraceCounts,
         EngineKind::Bpf => &Bpf,
         EngineKind::Perf => &Perf,
+        EngineKind::Strace => &Strace,
         EngineKind::None => &Untraced,
     }
 }

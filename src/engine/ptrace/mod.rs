@@ -26,7 +26,6 @@ mod roles;
 mod session;
 mod state;
 mod tracing;
-mod window;
 mod workers;
 
 use std::collections::BTreeSet;
@@ -40,6 +39,7 @@ use self::availability::Rights;
 pub use self::counts_only::PtraceCounts;
 use self::session::PtraceSession;
 use self::tracing::{Control, Job};
+use super::window;
 use super::{
     Attachment, Availability, Capabilities, Engine, EngineError, EngineKind, Finder, Program, Request,
     Session,
