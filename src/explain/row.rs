@@ -296,12 +296,12 @@ impl<'a> Row<'a> {
         Some(Nanos(total(times?)))
     }
 
-    /// These calls in all phases.
-    pub(super) fn calls_anywhere(&self, calls: &[&str]) -> u64 {
+    /// These calls in all phases, as far as they are not known to have failed.
+    pub(super) fn good_calls(&self, calls: &[&str]) -> u64 {
         let counts = self
             .all_phases()
             .flat_map(|phase| calls.iter().filter_map(|call| phase.syscalls.get(*call)));
-        total(counts.map(|call| call.calls))
+        total(counts.map(|call| call.calls.saturating_sub(call.failed().unwrap_or(0))))
     }
 
     /// Operations asked for, over all rounds and the counted pass.

@@ -18,8 +18,8 @@ impl Rule for Uring {
 }
 
 fn check(row: &Row<'_>) -> Option<Finding> {
-    let entered = row.loop_calls(&["io_uring_enter"]);
-    let made = row.calls_anywhere(&["io_uring_setup"]);
+    let entered = row.good_calls(&["io_uring_enter"]);
+    let made = row.good_calls(&["io_uring_setup"]);
     // A ring that is only made, as some run-times do at their start, hides nothing so far.
     let polled = entered == 0 && made > 0;
     if entered == 0 && !polled {

@@ -37,12 +37,44 @@ pub fn open(path: &Path) -> io::Result<Box<dyn Read>> {
 pub(super) struct Torn(Rc<Cell<bool>>);
 
 impl Torn {
+    /// Whether it did.
+    pub(super) fn is_set(&self) -> bool {
+        self.0.get()
+    }
+
+    /// Puts the true reason in the place of what an importer says of data that ended too early.
+    pub(super) fn explain(&self, error: ImportError) -> ImportError {
+        match error {
+            ImportError::Empty | ImportError::Unrecognised { .. } | ImportError::NotThisFormat { .. }
+                if self.0.get() =>
+            {
+                let what = "the compressed data ends in the middle, before anything that can be imported";
+                ImportError::Io(io::Error::new(io::ErrorKind::UnexpectedEof, what))
+            }
+            error => error,
+        }
+    }
+
     /// Marks what was read from such data as a part of the whole.
     pub(super) fn note(&self, imported: &mut Imported) {
         if self.0.get() {
             imported.cut("the compressed data ends in the middle");
         }
     }
+}
+
+/// Whether unpacking failed because there was no more to unpack, however deep the decoder hides that.
+fn ends_early(error: &io::Error) -> bool {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = source {
+        if let Some(io) = error.downcast_ref::<io::Error>()
+            && io.kind() == io::ErrorKind::UnexpectedEof
+        {
+            return true;
+        }
+        source = error.source();
+    }
+    false
 }
 
 /// Compressed data of which what is there counts, as with a plain file that was cut.
@@ -57,7 +89,7 @@ impl<R: Read> Read for Lenient<R> {
             return Ok(0);
         }
         match self.packed.read(out) {
-            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
+            Err(e) if ends_early(&e) => {
                 self.torn.0.set(true);
                 Ok(0)
             }

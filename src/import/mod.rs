@@ -303,7 +303,14 @@ const LOOK_AHEAD: usize = 256 << 10;
 /// # Errors
 /// See [`ImportError`].
 pub fn import(input: Box<dyn Read>, from: Option<ImportFormat>) -> Result<Imported, ImportError> {
-    let (mut input, torn) = input::decompressed(input)?;
+    let (input, torn) = input::decompressed(input)?;
+    let mut imported = plain(input, from).map_err(|error| torn.explain(error))?;
+    torn.note(&mut imported);
+    finish(&mut imported);
+    Ok(imported)
+}
+
+fn plain(mut input: Box<dyn Read>, from: Option<ImportFormat>) -> Result<Imported, ImportError> {
     let mut head = Vec::new();
     let mut whole = false;
     let mut found = from.and_then(importer);
@@ -358,10 +365,7 @@ pub fn import(input: Box<dyn Read>, from: Option<ImportFormat>) -> Result<Import
             return Err(ImportError::Empty);
         }
     }
-    let mut imported = importer.import(&mut input)?;
-    torn.note(&mut imported);
-    finish(&mut imported);
-    Ok(imported)
+    importer.import(&mut input)
 }
 
 /// What an input is, by its first bytes.
@@ -387,7 +391,12 @@ pub fn import_split_log(files: Vec<(u32, Box<dyn Read>)>) -> Result<Imported, Im
         let mut input = io::BufReader::with_capacity(256 << 10, input);
         session.read(&mut input, Some(pid))?;
     }
-    let mut imported = session.finish()?;
+    let mut imported = session
+        .finish()
+        .map_err(|error| match torn.iter().find(|torn| torn.is_set()) {
+            Some(torn) => torn.explain(error),
+            None => error,
+        })?;
     torn.iter().for_each(|torn| torn.note(&mut imported));
     finish(&mut imported);
     Ok(imported)
