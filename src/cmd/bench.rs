@@ -603,6 +603,7 @@ impl Progress for Bar {
 pub(super) fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -> Result<(), CommandError> {
     let view = View {
         all_syscalls: args.output.all,
+        peers: args.output.peers,
         header: false,
         ..terminal::view()
     };
@@ -618,6 +619,7 @@ pub(super) fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -
             format,
             &View {
                 all_syscalls: args.output.all,
+                peers: args.output.peers,
                 ..View::default()
             },
         )?;
