@@ -16,7 +16,9 @@ use crate::record::{PlanInfo, Record, ServerOrigin, Status, wire};
 use crate::render::{self, Format, View};
 use crate::run::interrupt::Interrupt;
 use crate::run::{Bench, Progress, RoundLength, Save, Settings, out_of_reach};
-use crate::server::{Backend, Named, Place, PrivateOptions, ServerChoice, ServerError, Servers, Target, Wanted};
+use crate::server::{
+    Backend, Named, Place, PrivateOptions, ServerChoice, ServerError, Servers, Target, Wanted,
+};
 use crate::strategy::contract::{Connect, Endpoint, KeyOrder, Keys, Store};
 use crate::strategy::{Presence, Registry, ScriptSource, Strategy, program_strategies};
 
@@ -165,6 +167,7 @@ fn places(output: &OutputArgs) -> Result<(), CommandError> {
         &output.export_markdown,
         &output.export_csv,
         &output.export_json,
+        &output.export_svg,
     ];
     all.into_iter()
         .filter_map(|path| file(path.as_deref()))
@@ -561,12 +564,24 @@ pub(super) fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -
                 ..View::default()
             },
         )?;
-        if path == Path::new("-") {
-            print(&text)?;
-        } else {
-            std::fs::write(path, text)
-                .with_context(|| format!("cannot write {}: choose another place", path.display()))?;
+        write(path, &text)?;
+    }
+    if let Some(path) = &args.output.export_svg {
+        match render::plot::svg(record) {
+            Some(picture) => write(path, &picture)?,
+            None => warn("systally: --export-svg: nothing was timed, so there is nothing to draw"),
         }
+    }
+    Ok(())
+}
+
+/// Writes a file, or standard output for `-`.
+fn write(path: &Path, text: &str) -> Result<(), CommandError> {
+    if path == Path::new("-") {
+        print(text)?;
+    } else {
+        std::fs::write(path, text)
+            .with_context(|| format!("cannot write {}: choose another place", path.display()))?;
     }
     Ok(())
 }

@@ -286,8 +286,7 @@ fn root(args: &PreflightArgs) -> Result<Root, CommandError> {
 
 /// The planned address: of several the one of the chosen transport, else the first.
 fn endpoint(args: &PreflightArgs) -> Result<Option<Endpoint>, CommandError> {
-    let ServerChoice::External(endpoints) = bench::server_choice(&args.server)?
-    else {
+    let ServerChoice::External(endpoints) = bench::server_choice(&args.server)? else {
         return Ok(None);
     };
     let wanted = |endpoint: &&Endpoint| match args.plan.transport {

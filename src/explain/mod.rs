@@ -14,6 +14,7 @@ mod auth;
 mod client_nofile;
 mod connection_per_operation;
 mod counted_too_early;
+mod diminishing_returns;
 mod ephemeral_ports;
 pub mod evidence;
 mod finding;
@@ -35,7 +36,7 @@ mod symptom;
 mod system_file_max;
 mod tcp_accept_queue;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod trace;
 mod tracer_changed;
 mod unexplained;
@@ -70,6 +71,7 @@ pub const RULES: &[&dyn Rule] = &[
     &connection_per_operation::ConnectionPerOperation,
     &liveness_probes::LivenessProbes,
     &options_per_operation::OptionsPerOperation,
+    &diminishing_returns::DiminishingReturns,
     &xdebug::Xdebug,
     &tracer_changed::TracerChanged,
 ];

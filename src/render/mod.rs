@@ -17,6 +17,7 @@ mod layout;
 mod markdown;
 pub mod model;
 mod number;
+pub mod plot;
 mod preflight;
 mod prose;
 mod scenario;

@@ -9,8 +9,8 @@ use super::*;
 use crate::explain::{Finding, Severity};
 use crate::record::{
     Axes, CallCounts, ClientInfo, Counted, Counters, Experiment, Fix, Host, Interval, Kind, Latency,
-    LimitReading, NodeView, PhaseCounts, Phases, PlanInfo, Round, ServerInfo, ServerOrigin, ServerView, Status,
-    StrategyResult, Timed, Verdict,
+    LimitReading, NodeView, PhaseCounts, Phases, PlanInfo, Round, ServerInfo, ServerOrigin, ServerView,
+    Status, StrategyResult, Timed, Verdict,
 };
 use crate::units::{Measured, Nanos, Ops};
 
