@@ -58,6 +58,24 @@ pub struct Mode {
     pub description: String,
 }
 
+impl Default for Mode {
+    /// One connection for the whole run, one operation at a time, run when it is named.
+    fn default() -> Self {
+        Mode {
+            name: String::new(),
+            connect: Connect::Once,
+            store: None,
+            transports: Vec::new(),
+            pipeline: false,
+            depth_when_asked: false,
+            default: false,
+            demonstration: false,
+            options: BTreeMap::new(),
+            description: String::new(),
+        }
+    }
+}
+
 impl Mode {
     /// The client's transports that this mode has.
     pub fn transports(&self, client: &dyn Client) -> Vec<Transport> {

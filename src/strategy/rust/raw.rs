@@ -13,7 +13,7 @@ use super::job::Job;
 use super::resp::{self, Frame, Reply};
 use super::round::{Batch, Round};
 use crate::strategy::client::Mode;
-use crate::strategy::contract::{Connect, Endpoint, Spec};
+use crate::strategy::contract::{Connect, Endpoint, Spec, Transport};
 
 mod inbox;
 mod link;
@@ -27,6 +27,8 @@ pub(super) const CLIENT: RustClient = RustClient {
     name: "raw",
     description: "the floor: prepared bytes, one send and one receive per batch",
     version: env!("CARGO_PKG_VERSION"),
+    built_by: None,
+    transports: &Transport::SOCKETS,
     modes,
     set_up,
 };
