@@ -59,6 +59,9 @@ pub enum Command {
     /// The built-in RESP server; systally starts it itself
     #[command(hide = true)]
     Responder(ResponderArgs),
+    /// One run of a test of a limit, told on standard input; systally starts these itself
+    #[command(hide = true)]
+    Arm,
     /// A loop of one system call; systally starts it itself to measure what engines cost
     #[command(hide = true)]
     Loop(LoopArgs),
@@ -71,11 +74,28 @@ pub enum EngineChoice {
     Auto,
     /// Native ptrace: every call, errno and time, no rights needed
     Ptrace,
+    /// Native ptrace with half the stops: every call, but no errno, time or peers
+    PtraceCounts,
     /// The kernel counts every call by BPF programs; needs CAP_BPF and CAP_PERFMON
     Bpf,
     /// The kernel counts a few chosen calls, mostly without rights (see `systally setup`)
     Perf,
+    /// Reads the log of an installed strace: every call, errno and time, and slowly
+    Strace,
     /// Do not count, only time
+    None,
+}
+
+/// Which engine recounts at nearly native speed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum WitnessChoice {
+    /// The best one that may run here, when the engine that counts slows the client
+    Auto,
+    /// All calls and errnos; needs CAP_BPF and CAP_PERFMON
+    Bpf,
+    /// The calls made most, mostly without rights (see `systally setup`)
+    Perf,
+    /// Do not recount
     None,
 }
 
@@ -149,6 +169,19 @@ pub struct BenchArgs {
     /// What counts the system calls
     #[arg(long, value_enum, default_value_t = EngineChoice::Auto)]
     pub engine: EngineChoice,
+
+    /// What recounts the same work at nearly native speed, to show which counts tracing changed
+    #[arg(long, value_enum, default_value_t = WitnessChoice::Auto)]
+    pub witness: WitnessChoice,
+
+    /// How often each row is counted and recounted; counts that differ are shown as ranges
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub counted_runs: u32,
+
+    /// Put suspected limits to the test afterwards: the same load by turns with nothing changed and with
+    /// only that limit raised, in a network namespace of its own with a second server
+    #[arg(long)]
+    pub prove: bool,
 
     /// Exit 0 even when a strategy failed
     #[arg(short = 'i', long)]

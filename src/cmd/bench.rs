@@ -9,27 +9,31 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::cli::{BenchArgs, EngineChoice, LoadArgs, OutputArgs, ServerArgs};
-use crate::engine::{self, Availability, Engine, EngineKind};
+use crate::cli::{BenchArgs, LoadArgs, OutputArgs, ServerArgs};
+use crate::engine::{self, EngineKind};
 use crate::plan::rows::{Common, Matrix, Row, rows};
 use crate::record::{PlanInfo, Record, ServerOrigin, Status, wire};
 use crate::render::{self, Format, View};
 use crate::run::interrupt::Interrupt;
+use crate::run::prove::arm::Groups;
 use crate::run::{Bench, Progress, RoundLength, Save, Settings, out_of_reach};
 use crate::server::{
     Backend, Named, Place, PrivateOptions, ServerChoice, ServerError, Servers, Target, Wanted,
 };
 use crate::strategy::contract::{Connect, Endpoint, KeyOrder, Keys, Store};
 use crate::strategy::{Presence, Registry, ScriptSource, Strategy, program_strategies};
+use crate::sys::namespace::set_open_files_of;
 
-use super::{Code, CommandError, CommandResult, WithCode, print, scenario, secrets, terminal, warn};
+use super::{
+    Code, CommandError, CommandResult, WithCode, counting, print, prove, scenario, secrets, terminal, warn,
+};
 
 /// What all timed rounds together take when nobody sets their length.
 const DEFAULT_TOTAL: Duration = Duration::from_secs(11);
 
 /// Rounds and patience when nobody sets them.
-const DEFAULT_RUNS: u32 = 5;
-const DEFAULT_WARMUP: u32 = 1;
+pub(super) const DEFAULT_RUNS: u32 = 5;
+pub(super) const DEFAULT_WARMUP: u32 = 1;
 pub(super) const DEFAULT_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Keys when `-r` does not give their number; few enough to preload, many enough for shards.
@@ -44,6 +48,68 @@ const KEYS_AT_ONCE: u64 = 10_000;
 /// Usage (unknown strategy, unusable flags), a server that cannot be reached, a record that cannot be
 /// written. What goes wrong with single strategies is in their rows and in the exit code.
 pub fn run(args: &mut BenchArgs) -> CommandResult {
+    run_within(args, &Within::default())
+}
+
+/// The surroundings of one run of a test.
+#[derive(Default)]
+pub(super) struct Within {
+    /// How the private server is set up.
+    pub(super) options: PrivateOptions,
+    /// Soft limit of open files that the server is given when it runs.
+    pub(super) server_nofile: Option<u64>,
+    /// The control groups made for it.
+    pub(super) groups: Groups,
+}
+
+impl Within {
+    /// The servers of the run, set up as the test wants them.
+    fn servers(&self, wanted: Wanted) -> Wanted {
+        let options = |asked: PrivateOptions| PrivateOptions {
+            tcp_backlog: self.options.tcp_backlog.or(asked.tcp_backlog),
+            maxclients: self.options.maxclients.or(asked.maxclients),
+            nofile: self.options.nofile.or(asked.nofile),
+            ..asked
+        };
+        let redis = match wanted.redis {
+            ServerChoice::Auto {
+                prefer,
+                options: asked,
+            } => ServerChoice::Auto {
+                prefer,
+                options: options(asked),
+            },
+            ServerChoice::BuiltIn { options: asked } => ServerChoice::BuiltIn {
+                options: options(asked),
+            },
+            external @ ServerChoice::External(_) => external,
+        };
+        Wanted { redis, ..wanted }
+    }
+
+    /// Does to the server what can only be done when it runs.
+    fn prepare(&self, servers: &Servers) -> Result<(), CommandError> {
+        let Some(pid) = servers.iter().find_map(|(_, server)| server.pid()) else {
+            return Ok(());
+        };
+        self.groups
+            .take_server(pid)
+            .context("cannot put the server into its control group")
+            .code(Code::CannotMeasure)?;
+        match self.server_nofile {
+            Some(soft) => set_open_files_of(pid, soft)
+                .context("cannot set the server's limit of open files")
+                .code(Code::CannotMeasure),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Runs it in surroundings that were made for it.
+///
+/// # Errors
+/// As [`run`].
+pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult {
     secrets::hide(&mut args.server)?;
     let args = &*args;
     let form = form(&args.output);
@@ -70,9 +136,11 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
     if rows.is_empty() {
         return Err(anyhow!("no strategy is left to run; `systally list` shows all")).code(Code::Usage);
     }
-    let counting = counting(args.engine)?;
+    let counting = counting::choose(args.engine, args.witness)?;
     let interrupt = Interrupt::install().context("cannot handle signals")?;
+    let wanted = within.servers(wanted);
     let mut servers = start(&wanted, &rows, &interrupt)?;
+    within.prepare(&servers)?;
     let (rows, left_out) = within_reach(rows, &servers, &args.strategies);
     let baseline = args
         .baseline
@@ -94,11 +162,12 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
     if let Some(note) = left_out {
         show.line(&format!("note: {note}"))?;
     }
-    show.line(&header(&settings, &rows, counting))?;
+    show.line(&header(&settings, &rows))?;
+    show.line(&counting.line)?;
 
     let progress = Bar::new(args.output.quiet);
     let mut saved = Ok(());
-    let record = {
+    let mut record = {
         let mut save = file(args.output.output.as_deref()).map(|path| {
             let saved = &mut saved;
             move |record: &Record| *saved = wire::save(record, path)
@@ -109,15 +178,26 @@ pub fn run(args: &mut BenchArgs) -> CommandResult {
             settings: &settings,
             servers: &mut servers,
             timing,
-            counting: counting.ok_or_else(|| "--engine none was asked for".to_owned()),
+            counting: counting
+                .engine
+                .ok_or_else(|| "--engine none was asked for".to_owned()),
+            witness: counting.witness,
             interrupt: &interrupt,
             progress: &progress,
+            sampler: None,
             save: save.as_mut().map(|save| save as &mut Save),
         }
         .run()
     };
     clean_up(&mut servers, &to_clean, &common);
     servers.stop();
+    if args.prove && record.complete {
+        show.line("proving: each suspected limit is changed by turns, elsewhere")?;
+        prove::prove(args, &mut record, &interrupt);
+        if let Some(path) = file(args.output.output.as_deref()) {
+            saved = wire::save(&record, path);
+        }
+    }
 
     write_outputs(args, form, &record)?;
     // Last, so that what cannot be kept in the file has at least been shown.
@@ -399,6 +479,7 @@ fn settings(args: &BenchArgs, rows: &[Row], baseline: Option<usize>) -> Settings
         warmup,
         length,
         counted_ops: args.counted_requests,
+        counted_runs: args.counted_runs,
         patience: args.timeout.unwrap_or(DEFAULT_PATIENCE),
         baseline,
         plan: plan_info(args, runs, warmup, length),
@@ -438,6 +519,9 @@ fn plan_info(args: &BenchArgs, runs: u32, warmup: u32, length: RoundLength) -> P
         RoundLength::Ops(total) => plan.insert("requests".to_owned(), total.to_string()),
         RoundLength::Span(span) => plan.insert("duration".to_owned(), format!("{}ms", span.as_millis())),
     };
+    if args.counted_runs > 1 {
+        plan.insert("counted-runs".to_owned(), args.counted_runs.to_string());
+    }
     if !args.load.pipeline.is_empty() {
         plan.insert("pipeline".to_owned(), list(&args.load.pipeline));
     }
@@ -447,46 +531,15 @@ fn plan_info(args: &BenchArgs, runs: u32, warmup: u32, length: RoundLength) -> P
     PlanInfo { settings: plan }
 }
 
-/// The engine of the counted pass; `None` when nothing shall be counted.
-pub(super) fn counting(choice: EngineChoice) -> Result<Option<&'static dyn Engine>, CommandError> {
-    let kind = match choice {
-        EngineChoice::None => return Ok(None),
-        EngineChoice::Auto => first_ready(&[EngineKind::Ptrace, EngineKind::Bpf]),
-        EngineChoice::Ptrace => EngineKind::Ptrace,
-        EngineChoice::Bpf => EngineKind::Bpf,
-        EngineChoice::Perf => EngineKind::Perf,
-    };
-    let engine = engine::engine(kind);
-    match engine.availability() {
-        Availability::Ready => Ok(Some(engine)),
-        Availability::Unavailable { why, fix } => Err(anyhow!(
-            "cannot count: {why}; {fix}, or time without counting: --engine none"
-        ))
-        .code(Code::CannotMeasure),
-    }
-}
-
-/// The first of these engines that may run here; without any the first, whose reasons are told then.
-fn first_ready(kinds: &[EngineKind]) -> EngineKind {
-    let ready = kinds
-        .iter()
-        .find(|kind| engine::engine(**kind).availability() == Availability::Ready);
-    ready.or(kinds.first()).copied().unwrap_or(EngineKind::Ptrace)
-}
-
 /// The second line: what is run, with the long names of the flags.
-fn header(settings: &Settings, rows: &[Row], counting: Option<&dyn Engine>) -> String {
+fn header(settings: &Settings, rows: &[Row]) -> String {
     let flags: Vec<String> = settings
         .plan
         .settings
         .iter()
         .map(|(name, value)| format!("--{name} {value}"))
         .collect();
-    let engine = match counting {
-        Some(engine) => format!("counted by {}", engine.kind()),
-        None => "not counted".to_owned(),
-    };
-    format!("bench: {} rows, {}; {engine}", rows.len(), flags.join(" "))
+    format!("bench: {} rows, {}", rows.len(), flags.join(" "))
 }
 
 /// Where the lines above the table go: standard output with a table, standard error with a form that

@@ -119,6 +119,7 @@ fn engines(out: &mut String, measured: bool) -> std::fmt::Result {
             (can.peers, "peers"),
             (can.phases, "phases"),
             (can.exact, "exact"),
+            (can.attach, "attach"),
         ]
         .into_iter()
         .filter_map(|(yes, word)| yes.then_some(word))
@@ -133,7 +134,7 @@ fn engines(out: &mut String, measured: bool) -> std::fmt::Result {
         } else {
             String::new()
         };
-        writeln!(out, "    {:<8} {state} ({knows}){cost}", engine.kind().name())?;
+        writeln!(out, "    {:<13} {state} ({knows}){cost}", engine.kind().name())?;
     }
     writeln!(out)
 }

@@ -253,7 +253,9 @@ fn decide(args: &PreflightArgs) -> Result<(Record, Code), CommandError> {
         imports: Vec::new(),
         limits: readings,
         counters: Counters::default(),
+        sampled: None,
         findings,
+        proofs: Vec::new(),
     };
     if let Some(folder) = &args.save_state {
         root.save(folder).context("cannot save what was read")?;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, anyhow};
 
 use crate::cli::BenchArgs;
-use crate::engine::{self, Engine, EngineKind};
+use crate::engine::{self, EngineKind};
 use crate::explain::explain;
 use crate::plan::rows::Row;
 use crate::plan::scenario::published::Figures;
@@ -20,9 +20,9 @@ use crate::strategy::{Registry, ScriptSource};
 use crate::units::escape;
 
 use super::bench::{
-    Bar, DEFAULT_PATIENCE, Header, clean_up, counting, exit_code, file, form, start, to_clean, wanted,
-    write_outputs,
+    Bar, DEFAULT_PATIENCE, Header, clean_up, exit_code, file, form, start, to_clean, wanted, write_outputs,
 };
+use super::counting::{self, Counting};
 use super::{Code, CommandError, CommandResult, WithCode};
 
 /// A block with its rows.
@@ -52,13 +52,14 @@ pub(super) fn run(args: &BenchArgs, name: &str) -> CommandResult {
         }
         (_, false) => None,
     };
-    let counting = counting(args.engine)?;
+    let counting = counting::choose(args.engine, args.witness)?;
     let interrupt = Interrupt::install().context("cannot handle signals")?;
     let show = Header {
         format: form(&args.output),
         quiet: args.output.quiet,
     };
-    show.line(&headline(&scenario, scale, &planned, counting))?;
+    show.line(&headline(&scenario, scale, &planned))?;
+    show.line(&counting.line)?;
 
     let mut saved = Ok(());
     let mut records: Vec<Record> = Vec::new();
@@ -84,7 +85,7 @@ pub(super) fn run(args: &BenchArgs, name: &str) -> CommandResult {
                 &show,
                 (&scenario, scale),
                 one,
-                counting,
+                &counting,
                 &interrupt,
                 keep.as_mut().map(|keep| keep as &mut dyn FnMut(&Record)),
             )?
@@ -168,7 +169,7 @@ fn block(
     show: &Header,
     of: (&Scenario, Scale),
     planned: &Planned,
-    counting: Option<&'static dyn Engine>,
+    counting: &Counting,
     interrupt: &Interrupt,
     keep: Option<&mut dyn FnMut(&Record)>,
 ) -> Result<Record, CommandError> {
@@ -193,9 +194,13 @@ fn block(
         settings: &settings,
         servers: &mut servers,
         timing: engine::engine(EngineKind::None),
-        counting: counting.ok_or_else(|| "--engine none was asked for".to_owned()),
+        counting: counting
+            .engine
+            .ok_or_else(|| "--engine none was asked for".to_owned()),
+        witness: counting.witness.clone(),
         interrupt,
         progress: &progress,
+        sampler: None,
         save: save.as_mut().map(|save| save as &mut Save),
     }
     .run();
@@ -221,6 +226,7 @@ fn settings(args: &BenchArgs, (scenario, scale): (&Scenario, Scale), block: &Blo
         warmup: args.warmup.unwrap_or(block.warmup),
         length: RoundLength::Ops(block.requests),
         counted_ops: Some(block.counted),
+        counted_runs: args.counted_runs,
         // A replayed script sleeps within its round.
         patience: patience.saturating_add(block.pause.unwrap_or_default()),
         baseline: None,
@@ -229,21 +235,17 @@ fn settings(args: &BenchArgs, (scenario, scale): (&Scenario, Scale), block: &Blo
 }
 
 /// The first line: what is run.
-fn headline(scenario: &Scenario, scale: Scale, planned: &[Planned], counting: Option<&dyn Engine>) -> String {
+fn headline(scenario: &Scenario, scale: Scale, planned: &[Planned]) -> String {
     let rows: usize = planned.iter().map(|one| one.rows.len()).sum();
     let operations: u64 = planned
         .iter()
         .map(|one| one.block.requests.saturating_mul(one.rows.len() as u64))
         .fold(0, u64::saturating_add);
     format!(
-        "scenario: {} at scale {scale}: {rows} rows in {} blocks, {} operations in a round of all; {}",
+        "scenario: {} at scale {scale}: {rows} rows in {} blocks, {} operations in a round of all",
         scenario.name,
         planned.len(),
         crate::units::Grouped(operations),
-        match counting {
-            Some(engine) => format!("counted by {}", engine.kind()),
-            None => "not counted".to_owned(),
-        }
     )
 }
 

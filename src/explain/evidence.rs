@@ -4,14 +4,18 @@
 //! What could not be read is left out; a rule then says less.
 
 use std::collections::BTreeMap;
+use std::io::{Read, Seek, SeekFrom};
 use std::net::{IpAddr, UdpSocket};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use crate::limits::{Load, is_loopback};
-use crate::proc::process::{CAP_SYS_PTRACE, Resource, Who, is_alive, open_files, rlimit, same_netns, status};
+use crate::proc::process::{
+    CAP_SYS_ADMIN, CAP_SYS_PTRACE, CAP_SYS_RESOURCE, Resource, Who, is_alive, open_files, rlimit, same_netns,
+    status, tasks_of_user,
+};
 use crate::proc::sockets::TcpState;
-use crate::proc::{Root, sockdiag, sockets, sysctl};
+use crate::proc::{Root, cgroup, host, sockdiag, sockets, sysctl};
 use crate::strategy::contract::Endpoint;
 
 /// The readings that rules use.
@@ -67,6 +71,26 @@ pub enum Fact {
     ServerAlive,
     /// Soft limit of open files of the server.
     ServerNofile,
+    /// Descriptors the server has open.
+    ServerFds,
+    /// Whether what the server printed last tells of an overrun output buffer.
+    OutputBufferLog,
+    /// Tasks of this user.
+    UidTasks,
+    /// Soft limit of processes of this user.
+    Nproc,
+    /// Whether a capability exempts this process from it.
+    NprocExempt,
+    /// Tasks of the control group with the least room.
+    GroupTasks,
+    /// Its `pids.max`.
+    GroupPidsMax,
+    /// Tasks of the machine.
+    Tasks,
+    /// `kernel.pid_max`.
+    PidMax,
+    /// `kernel.threads-max`.
+    ThreadsMax,
     /// Whether client and server share a network namespace.
     NetnsSame,
     /// User id of this process.
@@ -108,6 +132,16 @@ impl Fact {
             Fact::Somaxconn => "net.core.somaxconn",
             Fact::ServerAlive => "server.alive",
             Fact::ServerNofile => "server.nofile",
+            Fact::ServerFds => "server.fds_open",
+            Fact::OutputBufferLog => "server.log_output_buffer",
+            Fact::UidTasks => "user.tasks",
+            Fact::Nproc => "user.nproc",
+            Fact::NprocExempt => "user.nproc_exempt",
+            Fact::GroupTasks => "cgroup.pids.current",
+            Fact::GroupPidsMax => "cgroup.pids.max",
+            Fact::Tasks => "tasks",
+            Fact::PidMax => "kernel.pid_max",
+            Fact::ThreadsMax => "kernel.threads-max",
             Fact::NetnsSame => "server.same_netns",
             Fact::Uid => "uid",
             Fact::PtraceScope => "kernel.yama.ptrace_scope",
@@ -184,12 +218,60 @@ pub fn collect(
         if let Ok(limit) = rlimit(root, Who::Pid(pid), Resource::OpenFiles) {
             facts.put_known(Fact::ServerNofile, limit.soft.ok_or(()));
         }
+        facts.put_known(Fact::ServerFds, open_files(root, Who::Pid(pid)));
+        if let Some(tail) = last_output(root, pid) {
+            facts.yes(Fact::OutputBufferLog, tail.contains("output buffer limits"));
+        }
         if let Ok(same) = same_netns(root, pid) {
             facts.yes(Fact::NetnsSame, same);
         }
     }
     facts.put_known(Fact::Uid, status(root, Who::Me).map(|status| status.uid));
     facts.0
+}
+
+/// Reads what may forbid another process: the limits of the user, of the control groups, of the machine.
+pub fn forking(root: &Root) -> BTreeMap<String, String> {
+    let mut facts = Facts::default();
+    if let Ok(status) = status(root, Who::Me) {
+        facts.put(Fact::Uid, status.uid);
+        facts.put_known(Fact::UidTasks, tasks_of_user(root, status.uid));
+        facts.yes(
+            Fact::NprocExempt,
+            status.uid == 0 || status.has(CAP_SYS_ADMIN) || status.has(CAP_SYS_RESOURCE),
+        );
+    }
+    if let Ok(limit) = rlimit(root, Who::Me, Resource::Processes) {
+        facts.put_known(Fact::Nproc, limit.soft.ok_or(()));
+    }
+    let levels = cgroup::pids(root, Who::Me).unwrap_or_default();
+    let bounded = levels
+        .iter()
+        .filter_map(|level| Some((level.max?, level.current)));
+    if let Some((max, current)) = bounded.min_by_key(|(max, current)| max.saturating_sub(*current)) {
+        facts.put(Fact::GroupPidsMax, max);
+        facts.put(Fact::GroupTasks, current);
+    }
+    facts.put_known(Fact::Tasks, host::tasks(root));
+    facts.put_known(Fact::PidMax, sysctl::integer(root, "kernel.pid_max"));
+    facts.put_known(Fact::ThreadsMax, sysctl::integer(root, "kernel.threads-max"));
+    facts.0
+}
+
+/// The end of what the server printed, when that went to a file.
+fn last_output(root: &Root, pid: i32) -> Option<String> {
+    const TAIL: u64 = 16 << 10;
+    if !root.is_live() {
+        return None;
+    }
+    let path = root.path(&Who::Pid(pid).file("fd/1"));
+    let is_file = std::fs::metadata(&path).ok()?.is_file();
+    let mut file = is_file.then(|| std::fs::File::open(&path))?.ok()?;
+    let length = file.metadata().ok()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL))).ok()?;
+    let mut tail = Vec::new();
+    file.take(TAIL).read_to_end(&mut tail).ok()?;
+    Some(String::from_utf8_lossy(&tail).into_owned())
 }
 
 /// Reads what may forbid tracing.

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::evidence::Fact;
 use super::{Finding, docs, explain};
+use crate::record::witness::UNSAID;
 use crate::record::{
     Axes, CallCounts, ClientInfo, Counted, Counters, Experiment, Failure, FailureKind, Host, Interval, Kind,
-    PhaseCounts, Phases, PlanInfo, Record, Round, ServerInfo, ServerOrigin, ServerView, Stage, Status,
-    StrategyResult, Timed,
+    Latency, PhaseCounts, Phases, PlanInfo, Record, Round, ServerInfo, ServerOrigin, ServerView, Stage,
+    Status, StrategyResult, Timed,
 };
+use crate::tally::Talk;
 use crate::units::{Measured, Nanos, Ops};
 
 fn not<T>() -> Measured<T> {
@@ -40,7 +42,9 @@ pub(crate) fn empty() -> Record {
         strategies: Vec::new(),
         limits: Vec::new(),
         counters: Counters::default(),
+        sampled: None,
         findings: Vec::new(),
+        proofs: Vec::new(),
         imports: Vec::new(),
     }
 }
@@ -76,6 +80,8 @@ pub(crate) fn row(name: &str) -> StrategyResult {
             cpu: not(),
             notes: Vec::new(),
         }),
+        varied: Vec::new(),
+        witness: Measured::NotMeasured(UNSAID.to_owned()),
         server_view: Measured::Known(ServerView::default()),
         experiment: Experiment::default(),
     };
@@ -96,6 +102,7 @@ pub(crate) fn round(ops: u64, asked: u64, served: u64) -> Round {
             commands: BTreeMap::from([("get".to_owned(), served)]),
             ..ServerView::default()
         }),
+        cpu: None,
     }
 }
 
@@ -119,6 +126,31 @@ pub(super) fn set_counted(result: &mut StrategyResult, change: impl FnOnce(&mut 
     }
 }
 
+/// Sets turns and waits of the measured window.
+pub(super) fn set_talk(result: &mut StrategyResult, change: impl FnOnce(&mut Talk)) {
+    set_counted(result, |counted| {
+        change(counted.phases.run_loop.talk.get_or_insert_default());
+    });
+}
+
+/// Gives the timed rounds a histogram in which everything took equally long.
+pub(super) fn set_latency(result: &mut StrategyResult, time: Nanos) {
+    match &mut result.timed {
+        Measured::Known(timed) => {
+            timed.latency = Measured::Known(Latency {
+                per_batch: false,
+                p50: time,
+                p90: time,
+                p99: time,
+                p999: time,
+                max: time,
+                hdr: String::new(),
+            });
+        }
+        Measured::NotMeasured(why) => panic!("{why}"),
+    }
+}
+
 /// Sets a call of the measured window.
 pub(super) fn set_call(result: &mut StrategyResult, name: &str, calls: u64, errors: &[(&str, u64)]) {
     let errors = errors.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
@@ -138,6 +170,44 @@ pub(super) fn set_call(result: &mut StrategyResult, name: &str, calls: u64, erro
                 peers: BTreeMap::new(),
             },
         );
+    });
+}
+
+/// Gives a call of the measured window a time, made when it is new.
+pub(super) fn set_call_time(result: &mut StrategyResult, name: &str, time: Nanos) {
+    let known =
+        matches!(&result.counted, Measured::Known(c) if c.phases.run_loop.syscalls.contains_key(name));
+    if !known {
+        set_call(result, name, 1, &[]);
+    }
+    set_counted(result, |counted| {
+        for (call, counts) in &mut counted.phases.run_loop.syscalls {
+            let mine = call == name;
+            match &mut counts.wall {
+                wall if mine => *wall = Measured::Known(time),
+                wall @ Measured::NotMeasured(_) => *wall = Measured::Known(Nanos(0)),
+                Measured::Known(_) => {}
+            }
+        }
+    });
+}
+
+/// Says where the calls of that name in the measured window led.
+pub(super) fn set_peers(result: &mut StrategyResult, name: &str, peers: &[(&str, u64)]) {
+    set_counted(result, |counted| {
+        if let Some(call) = counted.phases.run_loop.syscalls.get_mut(name) {
+            call.peers = peers.iter().map(|(peer, n)| ((*peer).to_owned(), *n)).collect();
+        }
+    });
+}
+
+/// Sets a call made before the measured window.
+pub(super) fn set_startup(result: &mut StrategyResult, name: &str, calls: u64) {
+    set_call(result, name, calls, &[]);
+    set_counted(result, |counted| {
+        if let Some(call) = counted.phases.run_loop.syscalls.remove(name) {
+            counted.phases.startup.syscalls.insert(name.to_owned(), call);
+        }
     });
 }
 

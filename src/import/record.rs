@@ -70,7 +70,9 @@ pub fn into_record(mut files: Vec<(String, Imported)>, ops: Option<Ops>) -> Reco
         strategies,
         limits: Vec::new(),
         counters: Counters::default(),
+        sampled: None,
         findings: Vec::new(),
+        proofs: Vec::new(),
         imports: files
             .into_iter()
             .map(|(file, imported)| crate::record::Import { file, imported })
@@ -100,6 +102,8 @@ fn strategy(name: String, imported: &Imported, table: &ImportedTable) -> Strateg
         failure: None,
         timed: not(UNTIMED),
         counted: Measured::Known(counted(imported, table)),
+        varied: Vec::new(),
+        witness: not("imported: it was counted once"),
         server_view: not("imported: the server was not asked"),
         experiment: Experiment::default(),
     }

@@ -8,6 +8,8 @@ pub mod failure;
 mod from_tally;
 pub mod join;
 pub mod latency;
+pub mod proof;
+pub mod sampled;
 pub mod stats;
 pub mod wire;
 pub mod witness;
@@ -19,12 +21,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::explain::Finding;
 use crate::import::Imported;
+use crate::tally::Talk;
 use crate::units::{Measured, Nanos, Ops, total};
 
 pub use experiment::{CounterReading, Experiment, PublishedFigure};
 pub use failure::{Failure, FailureKind, Stage};
 pub use latency::Latency;
+pub use proof::{Proof, ProofArm, ProofRun, ProofVerdict};
+pub use sampled::{Peak, Sampled};
 pub use stats::Interval;
+pub use witness::{Moved, Span, Varied, Witness};
 
 /// What made the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,8 +69,12 @@ pub struct Record {
     pub limits: Vec<LimitReading>,
     /// Kernel and server counters around the whole run.
     pub counters: Counters,
+    /// What was read many times during the run; `None` where nobody did.
+    pub sampled: Option<Sampled>,
     /// What the rules found.
     pub findings: Vec<Finding>,
+    /// Findings that were put to the test, with what came of it.
+    pub proofs: Vec<Proof>,
     /// The foreign files it was made of; empty for systally's own runs.
     pub imports: Vec<Import>,
 }
@@ -246,8 +256,12 @@ pub struct StrategyResult {
     pub failure: Option<Failure>,
     /// The untraced rounds.
     pub timed: Measured<Timed>,
-    /// The counted pass.
+    /// The counted pass; the first one, when there were several.
     pub counted: Measured<Counted>,
+    /// Counts of the loop that were not the same in all counted passes.
+    pub varied: Vec<Varied>,
+    /// The same work counted by an engine that hardly slows it.
+    pub witness: Measured<Witness>,
     /// What the server saw over all rounds of this row, the counted pass included.
     pub server_view: Measured<ServerView>,
     /// What a scenario adds.
@@ -291,6 +305,8 @@ pub struct Round {
     pub errors: BTreeMap<String, u64>,
     /// What the server saw in this round.
     pub server: Measured<ServerView>,
+    /// User and kernel CPU time of all workers in this round; `None` when it could not be read.
+    pub cpu: Option<(Nanos, Nanos)>,
 }
 
 /// What a server's own counters say about a span of time, without systally's own control connection.
@@ -401,6 +417,8 @@ pub struct Phases {
 pub struct PhaseCounts {
     /// By system call name; the name is escaped when it came from a file.
     pub syscalls: BTreeMap<String, CallCounts>,
+    /// Turns and waits; `None` when the engine does not look at single calls.
+    pub talk: Option<Talk>,
 }
 
 impl PhaseCounts {

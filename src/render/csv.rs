@@ -9,8 +9,11 @@
 //! | `syscall` | phase and system call | `phase`, `syscall`, `calls` to `peeks` |
 //! | `errno` | phase, system call and errno | `phase`, `syscall`, `errno`; `calls` are those that failed so, which the `syscall` row has counted |
 //! | `restart` | the same, for calls that the kernel restarted | as `errno` |
+//! | `witness` | count that tracing changed | `engine` is the one that counted at native speed; `errno`, when the failures of the call are meant; `per_op_low` and `per_op_high` are at native speed |
 //! | `published` | figure that an article printed of the strategy | `published` has the article, `published_as` its name of the strategy; `ops_per_s`, `seconds`, `counter_*`, or `syscall` and `per_op` |
 //! | `client_error` | error in the client's words | `reason` has the words, `client_errors` how often |
+//!
+//! `per_op_low` and `per_op_high` of other rows are the range over several counted passes.
 //!
 //! Units are in the names: `_ns` nanoseconds, `_per_op` per completed operation, `ops_per_s`. A number that
 //! was not measured is an empty field, and `not_measured` says which and why. Findings and limits are not
@@ -19,11 +22,13 @@
 //! Text that a spreadsheet would take for a formula begins with an apostrophe.
 
 use super::{RenderError, failures, shown};
-use crate::record::{CallCounts, Counted, PhaseCounts, PublishedFigure, Record, StrategyResult, Timed};
+use crate::record::{
+    CallCounts, Counted, PhaseCounts, PublishedFigure, Record, Span, StrategyResult, Timed, Varied,
+};
 use crate::units::{Measured, Ops};
 
 /// The columns, in order. A row is filled by name, so that no field can land in the wrong column.
-const COLUMNS: [&str; 53] = [
+const COLUMNS: [&str; 55] = [
     "row",
     "strategy",
     "client",
@@ -60,6 +65,8 @@ const COLUMNS: [&str; 53] = [
     "total_per_op",
     "calls",
     "per_op",
+    "per_op_low",
+    "per_op_high",
     "unfinished",
     "wall_ns",
     "cpu_ns",
@@ -117,6 +124,11 @@ impl Row {
         self.fields.push((column, number.to_string()));
     }
 
+    fn span(&mut self, span: Span) {
+        self.number("per_op_low", span.low);
+        self.number("per_op_high", span.high);
+    }
+
     fn measured<T, D: std::fmt::Display>(
         &mut self,
         column: &'static str,
@@ -161,7 +173,7 @@ impl Sheet {
             Measured::NotMeasured(reason) => row.absent.push(format!("ops_per_s: {reason}")),
         }
         match &strategy.counted {
-            Measured::Known(known) => counted(&mut row, known),
+            Measured::Known(known) => counted(&mut row, known, !strategy.axes.op.is_empty()),
             Measured::NotMeasured(reason) => row.absent.push(format!("calls: {reason}")),
         }
         if let Some(read) = strategy.experiment.counters.last() {
@@ -172,9 +184,22 @@ impl Sheet {
         self.row(row)?;
         if let Some(counted) = strategy.counted.known() {
             let phases = &counted.phases;
-            self.phase(base, "startup", &phases.startup, None)?;
-            self.phase(base, "loop", &phases.run_loop, counted.ops)?;
-            self.phase(base, "shutdown", &phases.shutdown, None)?;
+            self.phase(base, "startup", &phases.startup, None, &[])?;
+            self.phase(base, "loop", &phases.run_loop, counted.ops, &strategy.varied)?;
+            self.phase(base, "shutdown", &phases.shutdown, None, &[])?;
+        }
+        if let Some(witness) = strategy.witness.known() {
+            for moved in &witness.moved {
+                let mut row = base.clone();
+                row.text("row", "witness");
+                row.fields.retain(|(column, _)| *column != "engine");
+                row.text("engine", &witness.engine);
+                row.text("phase", "loop");
+                row.text("syscall", &moved.syscall);
+                row.text("errno", moved.errno.as_deref().unwrap_or_default());
+                row.span(moved.fast);
+                self.row(row)?;
+            }
         }
         for figure in &strategy.experiment.published {
             self.published(base, figure)?;
@@ -230,7 +255,14 @@ impl Sheet {
         name: &'static str,
         phase: &PhaseCounts,
         ops: Option<Ops>,
+        varied: &[Varied],
     ) -> Result<(), RenderError> {
+        let range = |syscall: &str, errno: Option<&str>| {
+            varied
+                .iter()
+                .find(|one| one.syscall == syscall && one.errno.as_deref() == errno)
+                .map(|one| one.per_op)
+        };
         for (syscall, counts) in &phase.syscalls {
             let mut named = base.clone();
             named.text("phase", name);
@@ -238,6 +270,9 @@ impl Sheet {
             let mut row = named.clone();
             row.text("row", "syscall");
             call(&mut row, counts, ops);
+            if let Some(span) = range(syscall, None) {
+                row.span(span);
+            }
             self.row(row)?;
             let errors = counts.errors.known().into_iter().flatten();
             let restarts = counts.restarts.iter();
@@ -251,6 +286,9 @@ impl Sheet {
                 row.number("calls", n);
                 if let Some(rate) = ops.and_then(|ops| ops.per_op(*n)) {
                     row.number("per_op", rate);
+                }
+                if let Some(span) = range(syscall, Some(errno)).filter(|_| kind == "errno") {
+                    row.span(span);
                 }
                 self.row(row)?;
             }
@@ -306,7 +344,8 @@ fn timed(row: &mut Row, timed: &Timed) {
     }
 }
 
-fn counted(row: &mut Row, counted: &Counted) {
+/// `is_bench` tells a row of a bench from a counted program, whose batches nobody knows.
+fn counted(row: &mut Row, counted: &Counted, is_bench: bool) {
     row.measured("slowdown", &counted.slowdown, |value| *value);
     row.measured("connects_per_op", &counted.connects_per_op, |value| *value);
     row.measured("round_trips_per_op", &counted.round_trips_per_op, |value| *value);
@@ -315,7 +354,11 @@ fn counted(row: &mut Row, counted: &Counted) {
     let total = counted
         .ops
         .and_then(|ops| ops.per_op(counted.phases.run_loop.total()));
-    let total = Measured::from_option(total, "nobody knows how many operations were completed");
+    let total = match counted.floor_ratio.reason() {
+        // Not all calls were counted.
+        Some(why) if is_bench && counted.ops.is_some() => Measured::NotMeasured(why.to_owned()),
+        _ => Measured::from_option(total, "nobody knows how many operations were completed"),
+    };
     row.measured("total_per_op", &total, |value| *value);
 }
 

@@ -233,6 +233,7 @@ pub(super) fn cell_lines(cell: &Cell) -> Vec<String> {
         Cell::Name { .. }
         | Cell::Text(_)
         | Cell::Number(_)
+        | Cell::Moving { .. }
         | Cell::Spread(_)
         | Cell::Nothing
         | Cell::Missing(_) => vec![cell.line()],

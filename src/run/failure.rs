@@ -1,6 +1,8 @@
 //! From what went wrong with a worker to the failure that the record keeps, with what the machine and
 //! the server say at that moment.
 
+use nix::errno::Errno;
+
 use crate::engine::EngineError;
 use crate::explain::{Symptom, evidence};
 use crate::proc::Root;
@@ -69,6 +71,9 @@ pub(super) fn of_workers(error: &WorkerError, counted: bool, scene: &mut Scene<'
     };
     let health = scene.health();
     read_the_moment(&mut failure, scene, None, health);
+    if failure.kind == FailureKind::NotStarted {
+        failure.facts.extend(evidence::forking(&Root::live()));
+    }
     failure
 }
 
@@ -183,8 +188,17 @@ fn read_the_moment(failure: &mut Failure, scene: &Scene<'_>, worker: Option<i32>
 fn kind(error: &WorkerError, fault: Option<&Fault>) -> FailureKind {
     match error {
         WorkerError::Engine(EngineError::Exec { .. }) => return FailureKind::NotStarted,
+        WorkerError::Engine(EngineError::System {
+            source: Errno::EAGAIN,
+            ..
+        }) => return FailureKind::NotStarted,
         WorkerError::Engine(EngineError::Denied { .. }) => return FailureKind::NoPtrace,
-        WorkerError::Engine(EngineError::System { .. } | EngineError::Broken { .. })
+        WorkerError::Engine(
+            EngineError::System { .. }
+            | EngineError::Broken { .. }
+            | EngineError::NoneLeft
+            | EngineError::CannotAttach { .. },
+        )
         | WorkerError::Interrupted { .. }
         | WorkerError::Pipes { .. }
         | WorkerError::Over => return FailureKind::Died,

@@ -1,15 +1,19 @@
 //! Running a plan: the timed rounds, the counted pass and the ledger, into a record.
 //!
 //! Throughput and counts come from two passes that never mix: rounds without a tracer, interleaved over
-//! all rows, then the same work once under an engine.
+//! all rows, then the same work under an engine, and once more under one that hardly slows it.
 
 pub mod interrupt;
 pub mod ledger;
 
 mod counted;
 mod failure;
+pub mod prove;
+mod readings;
+pub mod sampler;
 mod state;
 mod timed;
+mod witness;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,6 +29,7 @@ use crate::strategy::Presence;
 use crate::strategy::contract::{Connect, Endpoint, Stop, Store, Transport};
 use crate::strategy::worker::{WorkerError, Workers};
 use interrupt::Interrupt;
+use sampler::{Sampler, Watch};
 use state::RowState;
 
 /// Why there is no second side of the ledger for a client without a server.
@@ -51,6 +56,8 @@ pub struct Settings {
     /// Operations of the counted pass over all workers; `None`: those of a round when they are given,
     /// else 1,000 batches.
     pub counted_ops: Option<u64>,
+    /// How often a row is counted, and recounted where there is a witness; at least once.
+    pub counted_runs: u32,
     /// How long to wait for a worker beyond the time its work should take.
     pub patience: Duration,
     /// The row that others are compared with; `None`: the first one measured.
@@ -83,10 +90,14 @@ pub struct Bench<'a> {
     pub timing: &'a dyn Engine,
     /// Counts; or why nothing is counted.
     pub counting: Result<&'a dyn Engine, String>,
+    /// Counts the same once more, at nearly native speed; or why nothing is recounted.
+    pub witness: Result<&'a dyn Engine, String>,
     /// Whether to stop.
     pub interrupt: &'a Interrupt,
     /// Told of every step.
     pub progress: &'a dyn Progress,
+    /// Reads queues while rows run; starts as `None`.
+    pub sampler: Option<Sampler>,
     /// Given the record after every step that adds to it, when somebody wants it so soon.
     pub save: Option<&'a mut Save<'a>>,
 }
@@ -108,6 +119,7 @@ impl Bench<'_> {
             host: proc::host(&root),
             before: self.counters(&root),
         };
+        self.sampler = Some(Sampler::start(self.watch()));
         let mut states: Vec<RowState> = self.rows.iter().map(RowState::new).collect();
         self.skip_what_cannot_run(&mut states);
         self.progress.begin(self.steps(&states));
@@ -154,7 +166,12 @@ impl Bench<'_> {
     fn steps(&self, states: &[RowState]) -> u64 {
         let live = states.iter().filter(|s| s.is_live()).count() as u64;
         let rounds = u64::from(self.settings.runs + self.settings.warmup);
-        live * (rounds + u64::from(self.counting.is_ok()))
+        let passes = match (&self.counting, &self.witness) {
+            (Ok(_), Ok(_)) => 2,
+            (Ok(_), Err(_)) => 1,
+            (Err(_), _) => 0,
+        };
+        live * (rounds + passes * u64::from(self.settings.counted_runs))
     }
 
     /// The heaviest row, in the terms of the limits, with the highest rate of connects that was measured.
@@ -205,9 +222,25 @@ impl Bench<'_> {
     }
 
     fn counters(&mut self, root: &Root) -> BTreeMap<String, u64> {
-        let mut counters = proc::counters(root, None);
+        let watch = self.watch();
+        let mut counters = readings::counters(root, watch.server, &watch.endpoints);
         counters.extend(self.servers.counters());
         counters
+    }
+
+    /// What is read while rows run.
+    fn watch(&self) -> Watch {
+        let endpoints = self.rows.iter().flat_map(|row| self.endpoints(row));
+        let mut distinct: Vec<Endpoint> = Vec::new();
+        for endpoint in endpoints {
+            if !distinct.contains(&endpoint) {
+                distinct.push(endpoint);
+            }
+        }
+        Watch {
+            endpoints: distinct,
+            server: self.servers.iter().find_map(|(_, server)| server.pid()),
+        }
     }
 
     /// Starts the workers of a row; each is given its share of the round.
@@ -218,6 +251,9 @@ impl Bench<'_> {
         request: &Request,
         length: RoundLength,
     ) -> Result<Workers, WorkerError> {
+        if let Some(sampler) = &self.sampler {
+            sampler.row(self.rows.iter().position(|one| std::ptr::eq(one, row)));
+        }
         let servers = self.endpoints(row);
         let workers = row.workers();
         let assignments = (0..workers)
@@ -293,7 +329,9 @@ impl Bench<'_> {
                 before: frame.before.clone(),
                 after: self.counters(&Root::live()),
             },
+            sampled: self.sampler.as_ref().and_then(Sampler::so_far),
             findings: Vec::new(),
+            proofs: Vec::new(),
             imports: Vec::new(),
         };
         record.findings = explain(&record);

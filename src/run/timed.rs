@@ -110,6 +110,9 @@ impl Bench<'_> {
         limit: Duration,
         counted: bool,
     ) -> Result<(Played, Measured<ServerView>), Broken> {
+        if let Some(sampler) = &self.sampler {
+            sampler.row(Some(i));
+        }
         let before = match self.server(i).map(|server| server.snapshot()) {
             Some(Err(error)) => {
                 let failure = failure::of_server(&error, counted, &mut self.scene(i));

@@ -289,6 +289,7 @@ fn counters(stats: &BTreeMap<String, String>) -> Counters {
         connected_clients: number("curr_connections"),
         used_memory: number("bytes"),
         commands_processed: None,
+        output_buffer_closed: None,
         evicted_keys: number("evictions"),
         listen_disabled: number("listen_disabled_num"),
         errors: BTreeMap::new(),

@@ -23,6 +23,7 @@ use super::locate::Found;
 use super::responder::Ready;
 use crate::run::interrupt::Interrupt;
 use crate::strategy::contract::Endpoint;
+use crate::sys::namespace::start_with_open_files;
 use crate::units::escape;
 
 /// How long a server may take from its start to its first reply.
@@ -37,6 +38,8 @@ pub struct PrivateOptions {
     pub tcp_backlog: Option<u32>,
     /// Connections at most; the server's default when `None`.
     pub maxclients: Option<u32>,
+    /// Limit of open files that the server is started with, soft and hard; systally's own when `None`.
+    pub nofile: Option<u64>,
     /// Whether it is a node of a Redis Cluster that is yet to be formed.
     pub cluster: bool,
     /// How the built-in responder is started.
@@ -134,6 +137,9 @@ pub(super) fn start_program(
             .arg(&config)
             .current_dir(folder.path())
             .stdin(Stdio::null());
+        if let Some(limit) = options.nofile {
+            start_with_open_files(&mut command, limit);
+        }
         let private = launch(command, folder, &program)?;
         let endpoints = endpoints(port, socket);
         match first_reply(&private, &program, &endpoints, interrupt) {
@@ -177,6 +183,9 @@ pub(super) fn start_responder(options: &PrivateOptions, interrupt: &Interrupt) -
     }
     if let Some(maxclients) = options.maxclients {
         command.arg("--maxclients").arg(maxclients.to_string());
+    }
+    if let Some(limit) = options.nofile {
+        start_with_open_files(&mut command, limit);
     }
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let log = open_log(&folder, &mut command, Stream::Errors)?;

@@ -55,6 +55,8 @@ pub struct Counters {
     pub commands_processed: Option<u64>,
     /// Keys evicted for lack of memory.
     pub evicted_keys: Option<u64>,
+    /// Clients closed for replies that they did not read; since Redis 7.2.
+    pub output_buffer_closed: Option<u64>,
     /// How often memcached stopped accepting because it had no room for connections.
     pub listen_disabled: Option<u64>,
     /// Error replies by code.
@@ -73,6 +75,7 @@ impl Counters {
             used_memory: info.number("used_memory"),
             commands_processed: info.number("total_commands_processed"),
             evicted_keys: info.number("evicted_keys"),
+            output_buffer_closed: info.number("client_output_buffer_limit_disconnections"),
             listen_disabled: None,
             errors: info.errors(),
         }
@@ -106,6 +109,10 @@ impl Snapshot {
             ("total_commands_processed", counters.commands_processed),
             ("evicted_keys", counters.evicted_keys),
             ("uptime_in_seconds", counters.uptime_s),
+            (
+                "client_output_buffer_limit_disconnections",
+                counters.output_buffer_closed,
+            ),
             ("listen_disabled_num", counters.listen_disabled),
         ];
         let source = self.source.name();

@@ -70,6 +70,7 @@ impl Default for Mode {
             depth_when_asked: false,
             default: false,
             demonstration: false,
+            forks: false,
             options: BTreeMap::new(),
             description: String::new(),
         }

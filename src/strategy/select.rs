@@ -281,6 +281,7 @@ mod tests {
                     "raw/persistent/unix",
                     "redis-rs/persistent/unix",
                     "redis-rs-async/persistent/unix",
+                    "fred/persistent/unix",
                     "phpredis/persistent/unix",
                 ],
             ),

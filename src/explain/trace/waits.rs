@@ -115,7 +115,7 @@ fn millis(nanos: u64) -> String {
 }
 
 /// What a wait of that length usually is.
-fn famous(nanos: u64, connect: bool) -> Option<&'static str> {
+pub(in crate::explain) fn famous(nanos: u64, connect: bool) -> Option<&'static str> {
     KNOWN
         .iter()
         .find(|known| nanos.abs_diff(known.nanos) <= known.within && (!known.connect_only || connect))

@@ -2,11 +2,12 @@
 
 use super::types::{
     WireAxes, WireClient, WireFix, WireInterval, WireKind, WireOrigin, WireServer, WireServerView,
-    WireSeverity, WireStatus, WireVerdict,
+    WireSeverity, WireSpan, WireStatus, WireVaried, WireVerdict,
 };
 use crate::explain::Severity;
 use crate::record::{
-    Axes, ClientInfo, Fix, Interval, Kind, ServerInfo, ServerOrigin, ServerView, Status, Verdict,
+    Axes, ClientInfo, Fix, Interval, Kind, ServerInfo, ServerOrigin, ServerView, Span, Status, Varied,
+    Verdict,
 };
 use crate::units::Nanos;
 
@@ -59,6 +60,27 @@ same_fields! {
     ClientInfo = WireClient { name, version, environment }
     Interval = WireInterval { median, low, high }
     Fix = WireFix { now, kept, container }
+    Span = WireSpan { low, high }
+}
+
+impl From<&Varied> for WireVaried {
+    fn from(varied: &Varied) -> WireVaried {
+        WireVaried {
+            syscall: varied.syscall.clone(),
+            errno: varied.errno.clone(),
+            per_op: (&varied.per_op).into(),
+        }
+    }
+}
+
+impl From<WireVaried> for Varied {
+    fn from(varied: WireVaried) -> Varied {
+        Varied {
+            syscall: varied.syscall,
+            errno: varied.errno,
+            per_op: varied.per_op.into(),
+        }
+    }
 }
 
 impl From<&ServerView> for WireServerView {

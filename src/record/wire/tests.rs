@@ -9,8 +9,8 @@ use super::*;
 use crate::explain::{Finding, Severity};
 use crate::record::{
     Axes, CallCounts, ClientInfo, Counted, Counters, Experiment, Fix, Host, Interval, Kind, Latency,
-    LimitReading, NodeView, PhaseCounts, Phases, PlanInfo, Round, ServerInfo, ServerOrigin, ServerView,
-    Status, StrategyResult, Timed, Verdict,
+    LimitReading, Moved, NodeView, PhaseCounts, Phases, PlanInfo, Round, ServerInfo, ServerOrigin,
+    ServerView, Span, Status, StrategyResult, Timed, Varied, Verdict, Witness,
 };
 use crate::units::{Measured, Nanos, Ops};
 
@@ -110,13 +110,15 @@ fn timed() -> impl Strategy<Value = Timed> {
         span(),
         counts(),
         measured(server_view()),
+        proptest::option::of((span(), span())),
     )
-        .prop_map(|(ops, asked, elapsed, errors, server)| Round {
+        .prop_map(|(ops, asked, elapsed, errors, server, cpu)| Round {
             ops: Ops(ops),
             asked: Ops(asked),
             elapsed,
             errors,
             server,
+            cpu,
         });
     (
         vec(round, 0..4),
@@ -154,7 +156,7 @@ fn phase() -> impl Strategy<Value = PhaseCounts> {
                 peers,
             },
         );
-    btree_map(text(), call, 0..4).prop_map(|syscalls| PhaseCounts { syscalls })
+    btree_map(text(), call, 0..4).prop_map(|syscalls| PhaseCounts { syscalls, talk: None })
 }
 
 fn counted() -> impl Strategy<Value = Counted> {
@@ -188,6 +190,35 @@ fn counted() -> impl Strategy<Value = Counted> {
         )
 }
 
+fn moving() -> impl Strategy<Value = (Vec<Varied>, Measured<Witness>)> {
+    let span = || (number(), number()).prop_map(|(low, high)| Span { low, high });
+    let varied = (text(), option::of(text()), span()).prop_map(|(syscall, errno, per_op)| Varied {
+        syscall,
+        errno,
+        per_op,
+    });
+    let moved = (text(), option::of(text()), span(), span()).prop_map(|(syscall, errno, slow, fast)| Moved {
+        syscall,
+        errno,
+        slow,
+        fast,
+    });
+    let witness = (
+        (text(), any::<u32>()),
+        option::of(vec(text(), 0..3)),
+        ratio(),
+        vec(moved, 0..3),
+    )
+        .prop_map(|((engine, passes), calls, slowdown, moved)| Witness {
+            engine,
+            passes,
+            calls,
+            slowdown,
+            moved,
+        });
+    (vec(varied, 0..3), measured(witness))
+}
+
 fn row() -> impl Strategy<Value = StrategyResult> {
     let status = prop_oneof![
         Just(Status::Ok),
@@ -217,20 +248,29 @@ fn row() -> impl Strategy<Value = StrategyResult> {
     });
     (
         (text(), axes, client, status, option::of(text())),
-        (measured(timed()), measured(counted()), measured(server_view())),
+        (
+            measured(timed()),
+            measured(counted()),
+            moving(),
+            measured(server_view()),
+        ),
     )
         .prop_map(
-            |((name, axes, client, status, reason), (timed, counted, server_view))| StrategyResult {
-                name,
-                axes,
-                client,
-                status,
-                reason,
-                failure: None,
-                timed,
-                counted,
-                server_view,
-                experiment: Experiment::default(),
+            |((name, axes, client, status, reason), (timed, counted, (varied, witness), server_view))| {
+                StrategyResult {
+                    name,
+                    axes,
+                    client,
+                    status,
+                    reason,
+                    failure: None,
+                    timed,
+                    counted,
+                    varied,
+                    witness,
+                    server_view,
+                    experiment: Experiment::default(),
+                }
             },
         )
 }
@@ -361,7 +401,9 @@ fn record() -> impl Strategy<Value = Record> {
                     strategies,
                     limits,
                     counters: Counters { before, after },
+                    sampled: None,
                     findings,
+                    proofs: Vec::new(),
                     imports: Vec::new(),
                 }
             },
@@ -400,7 +442,9 @@ fn empty() -> Record {
         strategies: Vec::new(),
         limits: Vec::new(),
         counters: Counters::default(),
+        sampled: None,
         findings: Vec::new(),
+        proofs: Vec::new(),
         imports: Vec::new(),
     }
 }
@@ -479,6 +523,8 @@ fn a_number_that_json_cannot_hold_is_not_measured() {
             latency: Measured::NotMeasured("not asked for".to_owned()),
         }),
         counted: Measured::NotMeasured("not asked for".to_owned()),
+        varied: Vec::new(),
+        witness: Measured::NotMeasured("not asked for".to_owned()),
         server_view: Measured::NotMeasured("not asked for".to_owned()),
         experiment: Experiment::default(),
     });
