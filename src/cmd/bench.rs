@@ -247,6 +247,7 @@ fn places(output: &OutputArgs) -> Result<(), CommandError> {
         &output.export_markdown,
         &output.export_csv,
         &output.export_json,
+        &output.export_svg,
     ];
     all.into_iter()
         .filter_map(|path| file(path.as_deref()))
@@ -623,12 +624,24 @@ pub(super) fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -
                 ..View::default()
             },
         )?;
-        if path == Path::new("-") {
-            print(&text)?;
-        } else {
-            std::fs::write(path, text)
-                .with_context(|| format!("cannot write {}: choose another place", path.display()))?;
+        write(path, &text)?;
+    }
+    if let Some(path) = &args.output.export_svg {
+        match render::plot::svg(record) {
+            Some(picture) => write(path, &picture)?,
+            None => warn("systally: --export-svg: nothing was timed, so there is nothing to draw"),
         }
+    }
+    Ok(())
+}
+
+/// Writes a file, or standard output for `-`.
+fn write(path: &Path, text: &str) -> Result<(), CommandError> {
+    if path == Path::new("-") {
+        print(text)?;
+    } else {
+        std::fs::write(path, text)
+            .with_context(|| format!("cannot write {}: choose another place", path.display()))?;
     }
     Ok(())
 }

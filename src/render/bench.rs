@@ -97,7 +97,7 @@ pub(super) fn tables(record: &Record, view: &View, notes: &mut Notes) -> (Vec<Ta
     }
     let mut remarks = remarks(rows, &calls, notes);
     remarks.extend(scenario::remarks(rows));
-    let mut tables: Vec<Table> = [table].into_iter().chain(scenario::calls(rows)).collect();
+    let mut tables: Vec<Table> = [table].into_iter().chain(scenario::tables(rows)).collect();
     if view.peers {
         tables.extend(rows.iter().filter_map(|row| by_peer(row, notes)));
     }
@@ -227,6 +227,9 @@ fn name(row: &StrategyResult, rows: &[StrategyResult], notes: &mut Notes) -> Cel
     }
     if differ(|r| u64::from(r.axes.clients)) {
         name.push_str(&format!(" clients={}", axes.clients));
+    }
+    if differ(|r| u64::from(r.axes.servers)) {
+        name.push_str(&format!(" servers={}", axes.servers));
     }
     for (setting, value) in &row.experiment.settings {
         if same

@@ -19,6 +19,7 @@ mod markdown;
 pub mod model;
 mod moving;
 mod number;
+pub mod plot;
 mod preflight;
 mod proofs;
 mod prose;
