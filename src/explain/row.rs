@@ -73,6 +73,27 @@ impl<'a> Row<'a> {
             .map(move |result| Row { record, result })
     }
 
+    /// Its place among the strategies, by which sampled readings know it.
+    pub(super) fn index(&self) -> Option<u64> {
+        let mut rows = self.record.strategies.iter();
+        let place = rows.position(|row| std::ptr::eq(row, self.result))?;
+        u64::try_from(place).ok()
+    }
+
+    /// The slowest operation or batch of the timed rounds, in nanoseconds.
+    pub(super) fn slowest(&self) -> Option<u64> {
+        Some(self.timed()?.latency.known()?.max.0)
+    }
+
+    /// Whether a connection request had to be repeated: its operation took a second or more, or ran into
+    /// a time-out.
+    pub(super) fn stalled(&self) -> bool {
+        const ALMOST_A_SECOND: u64 = 900_000_000;
+        self.is_unix() == Some(false)
+            && (self.slowest().is_some_and(|ns| ns >= ALMOST_A_SECOND)
+                || self.symptoms().contains_key(&Symptom::TimedOut))
+    }
+
     pub(super) fn name(&self) -> &'a str {
         &self.result.name
     }

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::evidence::Fact;
 use super::{Finding, docs, explain};
+use crate::record::witness::UNSAID;
 use crate::record::{
-    Axes, CallCounts, ClientInfo, Counted, Counters, Failure, FailureKind, Host, Interval, Kind, Latency,
-    PhaseCounts, Phases, PlanInfo, Record, Round, ServerInfo, ServerOrigin, ServerView, Stage, Status,
-    StrategyResult, Timed,
+    Axes, CallCounts, ClientInfo, Counted, Counters, Experiment, Failure, FailureKind, Host, Interval, Kind,
+    Latency, PhaseCounts, Phases, PlanInfo, Record, Round, ServerInfo, ServerOrigin, ServerView, Stage,
+    Status, StrategyResult, Timed,
 };
 use crate::tally::Talk;
 use crate::units::{Measured, Nanos, Ops};
@@ -34,13 +35,16 @@ pub(super) fn empty() -> Record {
             version: "7.0.15".to_owned(),
             origin: ServerOrigin::Private,
             addresses: vec!["127.0.0.1:6379".to_owned(), "unix:/run/r.sock".to_owned()],
-            settings: BTreeMap::new(),
+            ..ServerInfo::default()
         }),
+        more_servers: Vec::new(),
         plan: PlanInfo::default(),
         strategies: Vec::new(),
         limits: Vec::new(),
         counters: Counters::default(),
+        sampled: None,
         findings: Vec::new(),
+        proofs: Vec::new(),
         imports: Vec::new(),
     }
 }
@@ -55,7 +59,7 @@ pub(super) fn row(name: &str) -> StrategyResult {
             transport,
             pipeline: 1,
             payload_bytes: 4,
-            clients: 1,
+            ..Axes::default()
         },
         client: ClientInfo::default(),
         status: Status::Ok,
@@ -76,7 +80,10 @@ pub(super) fn row(name: &str) -> StrategyResult {
             cpu: not(),
             notes: Vec::new(),
         }),
+        varied: Vec::new(),
+        witness: Measured::NotMeasured(UNSAID.to_owned()),
         server_view: Measured::Known(ServerView::default()),
+        experiment: Experiment::default(),
     };
     set_rounds(&mut result, vec![round(1000, 1000, 1000)], 50_000.0);
     set_call(&mut result, "sendto", 1000, &[]);

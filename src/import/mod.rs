@@ -19,7 +19,6 @@ mod lines;
 mod ltrace;
 pub mod model;
 mod names;
-mod number;
 mod perf_stat;
 mod perf_trace;
 mod perf_trace_log;
@@ -42,6 +41,7 @@ use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::foreign::number;
 pub use input::open;
 pub use model::{Group, Imported, ImportedTable, ProcessCount, Row, Stated, TimeKind, UnknownLines};
 pub use record::into_record;

@@ -9,6 +9,7 @@
 mod bench;
 mod count;
 mod count_columns;
+mod count_peers;
 mod csv;
 mod failures;
 mod imports;
@@ -16,9 +17,12 @@ mod json;
 mod layout;
 mod markdown;
 pub mod model;
+mod moving;
 mod number;
 mod preflight;
+mod proofs;
 mod prose;
+mod scenario;
 mod table;
 
 use crate::record::wire::WireError;
@@ -26,6 +30,7 @@ use crate::record::{Kind, Record};
 use crate::units::escape;
 
 pub use count_columns::{CountColumn, SortBy, TimeKind};
+pub use count_peers::{is_connection, on_peers};
 pub use number::{Number, Style};
 pub use prose::header;
 
@@ -73,6 +78,8 @@ pub struct View {
     pub time: TimeKind,
     /// The columns of a count; none for the usual ones.
     pub columns: Vec<CountColumn>,
+    /// Whether calls are also shown by what their descriptor leads to.
+    pub peers: bool,
 }
 
 impl Default for View {
@@ -87,6 +94,7 @@ impl Default for View {
             sort: SortBy::default(),
             time: TimeKind::default(),
             columns: Vec::new(),
+            peers: false,
         }
     }
 }
@@ -108,7 +116,14 @@ pub enum RenderError {
 /// [`RenderError`], which no record made by systally causes.
 pub fn render(record: &Record, format: Format, view: &View) -> Result<String, RenderError> {
     match format {
-        Format::Table => Ok(table::write(&report(record, view), view)),
+        Format::Table => {
+            let mut report = report(record, view);
+            if !view.terminal {
+                // For awk and its kin, to whom a space ends a number.
+                report.tables.iter_mut().for_each(model::Table::ungroup);
+            }
+            Ok(table::write(&report, view))
+        }
         Format::Markdown => Ok(markdown::write(&report(record, view))),
         Format::Csv => csv::write(record),
         Format::Json => json::write(record),
@@ -153,6 +168,7 @@ pub fn report(record: &Record, view: &View) -> model::Report {
             Kind::Bench | Kind::Count | Kind::Import => prose::limits(record),
         },
         findings: prose::findings(record),
+        proofs: proofs::lines(record),
         notes: notes.into_texts(),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::Pace;
 use super::counts::Slot;
 use super::descriptors::{Descriptors, Nagle, Owner};
 use super::memory;
@@ -76,8 +77,9 @@ impl Tracing {
         };
         let program = &mut self.programs[tracee.program];
 
+        let entries_only = self.job.pace == Pace::Counts;
         match treatment.role {
-            role if role.closes() => closes(&mut self.descriptors, tracee, role, &args),
+            role if role.closes() && !entries_only => closes(&mut self.descriptors, tracee, role, &args),
             Role::Write | Role::WriteVector | Role::Send
                 if args[0] == 1 && native && program.window.may_close() =>
             {
@@ -98,11 +100,20 @@ impl Tracing {
         }
 
         if let Some(slot) = tracee.call.take().and_then(|earlier| earlier.slot) {
-            program.counts.slot(slot).never_returned();
+            self.counts.slot(slot).never_returned();
         }
         let slot = treatment
             .counted
-            .then(|| program.counts.enter(program.window.phase(), call));
+            .then(|| self.counts.enter(program.window.phase(), call));
+        if let (true, Some(slot)) = (entries_only, slot) {
+            // No return will be seen, so a call that can come back is taken to have done so.
+            let counts = self.counts.slot(slot);
+            match treatment.role {
+                Role::Exit | Role::ExitGroup => counts.never_returned(),
+                _ => counts.returned(None, Nanos(0), Nanos(0)),
+            }
+        }
+        let slot = slot.filter(|_| !entries_only);
         let until = if slot.is_none() && !needs_return(treatment.role, &args, program) {
             if self.job.filter.is_empty() {
                 Until::Syscall
@@ -123,7 +134,7 @@ impl Tracing {
         checked("resume", tid, stopped.resume(until, 0).map(drop))
     }
 
-    fn leave(&mut self, stopped: &Stopped, result: i64, failed: bool, now: Instant) {
+    pub(super) fn leave(&mut self, stopped: &Stopped, result: i64, failed: bool, now: Instant) {
         let tid = stopped.tid();
         let Some(tracee) = self.tracees.get_mut(&tid.as_raw()) else {
             return;
@@ -139,8 +150,8 @@ impl Tracing {
             } else {
                 Nanos(0)
             };
-            program.counts.slot(slot).returned(result.error, wall, cpu);
-            program.counts.waited(slot, wall, result.value, result.error);
+            self.counts.slot(slot).returned(result.error, wall, cpu);
+            self.counts.waited(slot, wall, result.value, result.error);
         }
         match call.role {
             Role::Read => {
@@ -170,7 +181,7 @@ impl Tracing {
                     let no_time = value == 0 && has_no_time(stopped, &call);
                     tracee.polls = if no_time { tracee.polls + 1 } else { 0 };
                     let streak = tracee.polls;
-                    program.counts.phase(at.phase()).polled(value, no_time, streak);
+                    self.counts.phase(at.phase()).polled(value, no_time, streak);
                 }
             }
             Role::Socket => {
@@ -224,7 +235,7 @@ impl Tracing {
         let Some(tracee) = self.tracees.get(&owner.tid.as_raw()) else {
             return;
         };
-        let counts = &mut self.programs[tracee.program].counts;
+        let counts = &mut self.counts;
         let peek = flow
             .flags
             .is_some_and(|flags| call.args[flags] & libc::MSG_PEEK as u64 != 0);
@@ -286,7 +297,7 @@ impl Tracing {
         let Some(tracee) = self.tracees.get(&owner.tid.as_raw()) else {
             return;
         };
-        let counts = &mut self.programs[tracee.program].counts;
+        let counts = &mut self.counts;
         let mut bytes = [0; 128];
         let length = usize::try_from(call.args[2])
             .unwrap_or(usize::MAX)
@@ -343,10 +354,7 @@ impl Tracing {
                     Nagle::Off
                 };
             }
-            self.programs[tracee.program]
-                .counts
-                .slot(at)
-                .led_to(descriptor.peer);
+            self.counts.slot(at).led_to(descriptor.peer);
         }
     }
 
@@ -475,6 +483,7 @@ fn moves(role: Role) -> Option<Flow> {
         | Role::SetAffinity
         | Role::Ptrace
         | Role::SignalReturn
+        | Role::Exit
         | Role::ExitGroup
         | Role::IoUring => None,
     }

@@ -47,7 +47,7 @@ impl Slot {
     }
 }
 
-/// The calls of one phase of one program.
+/// The calls of one phase.
 #[derive(Debug)]
 pub(super) struct PhaseCounts {
     /// Position in `slots` plus one; 0 for none.
@@ -211,7 +211,7 @@ impl SlotRef {
     }
 }
 
-/// All phases of one program.
+/// All phases.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     phases: [PhaseCounts; 3],

@@ -76,7 +76,9 @@ pub(super) enum Role {
     Ptrace,
     /// `rt_sigreturn`, `sigreturn`: the result is the interrupted code's register, not an error.
     SignalReturn,
-    /// `exit_group`: the last moment to ask for CPU time.
+    /// `exit`: never returns.
+    Exit,
+    /// `exit_group`: never returns either, and is the last moment to ask for CPU time.
     ExitGroup,
     /// `io_uring_setup`: what goes through the ring is no system call.
     IoUring,
@@ -101,6 +103,7 @@ const ROLES: &[(&str, Role)] = &[
     ("epoll_wait", Wait(3)),
     ("execve", Exec),
     ("execveat", Exec),
+    ("exit", Exit),
     ("exit_group", ExitGroup),
     ("fork", Fork),
     ("getpeername", SocketControl),
@@ -165,7 +168,7 @@ impl Role {
             | ReceiveMessage | ReceiveMany | SendFile | Splice | Connect | Accept | SocketControl
             | SetOption => true,
             Plain | Wait(_) | WaitAt(_) | Socket | Close | Duplicate | CloseRange | Unshare | Clone
-            | Clone3 | Fork | Exec | GetAffinity | SetAffinity | Ptrace | SignalReturn | ExitGroup
+            | Clone3 | Fork | Exec | GetAffinity | SetAffinity | Ptrace | SignalReturn | Exit | ExitGroup
             | IoUring => false,
         }
     }

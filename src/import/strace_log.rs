@@ -1,9 +1,7 @@
 //! Logs of `strace`: one line per call, or two when another thread's line came between.
 //!
-//! Works on bytes, line by line. What a line is, is found in [`scan`]; this file puts halves together,
+//! Works on bytes, line by line. What a line is, is found in [`crate::foreign::strace`]; this file puts halves together,
 //! counts, and hands each whole call to the [`Collector`].
-
-mod scan;
 
 use std::collections::BTreeMap;
 use std::io::BufRead;
@@ -15,7 +13,7 @@ use super::model::{Imported, ImportedTable, TimeKind};
 use super::names::{NameId, Names};
 use super::strace_summary::{Flavour, TableParser, Took, complaint_note};
 use super::{Head, ImportError, ImportFormat, Importer, Map, Sniff, lines, nothing_of, text};
-use scan::{Event, Outcome, Prefix, Stamp};
+use crate::foreign::strace::{self as scan, Event, Outcome, Prefix, Stamp};
 
 /// Bytes of the first half of a call that are kept for the second.
 const HALF: usize = 4 << 10;
