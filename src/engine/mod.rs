@@ -392,8 +392,11 @@ pub trait Session: Send {
     fn pipes(&mut self) -> Vec<Pipes>;
     /// Sends a signal to every program (with its group when it leads one).
     fn signal(&self, signal: i32);
-    /// Reaches the descendants of the programs too, those that have outlived them included.
-    fn order(&self) -> Order;
+    /// Reaches the descendants of the programs too, those that have outlived them included. An engine that
+    /// knows of none has nobody to send anything to.
+    fn order(&self) -> Order {
+        Order::new(|_| ())
+    }
     /// Waits until all programs and their traced descendants have ended, `limit` at most (`None`: as
     /// long as it takes), and hands over what was counted.
     ///

@@ -148,6 +148,7 @@ pub(super) fn launch_observed(
         mask,
         control: Arc::clone(&control),
         observer: observer.clone(),
+        stay_near: false,
     };
     let pins = pins(request, programs.len());
     let mut shares: Vec<Vec<(usize, Program)>> = pins.iter().map(|_| Vec::new()).collect();
