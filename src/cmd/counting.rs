@@ -76,6 +76,7 @@ fn counting(choice: EngineChoice) -> Result<Option<(&'static dyn Engine, String)
             };
         }
         EngineChoice::Ptrace => EngineKind::Ptrace,
+        EngineChoice::PtraceCounts => EngineKind::PtraceCounts,
         EngineChoice::Bpf => EngineKind::Bpf,
         EngineChoice::Perf => EngineKind::Perf,
         EngineChoice::Strace => EngineKind::Strace,

@@ -124,6 +124,7 @@ pub(super) fn start_error(program: &Program, error: StartError) -> EngineError {
 fn exec_error(name: &OsStr, errno: Errno) -> EngineError {
     let has_slash = name.as_bytes().contains(&b'/');
     let hint = match errno {
+        Errno::ENOENT if name.is_empty() => "; its name is empty",
         Errno::ENOENT if !has_slash => "; it is not in PATH",
         Errno::ENOENT if Path::new(name).exists() => "; the interpreter named in its first line is missing",
         Errno::EACCES if Path::new(name).is_dir() => "; it is a folder",
@@ -136,7 +137,11 @@ fn exec_error(name: &OsStr, errno: Errno) -> EngineError {
         _ => "",
     };
     EngineError::Exec {
-        program: escape(&name.to_string_lossy(), 200),
+        program: if name.is_empty() {
+            "''".to_owned()
+        } else {
+            escape(&name.to_string_lossy(), 200)
+        },
         source: errno,
         hint: hint.to_owned(),
     }

@@ -1,6 +1,6 @@
 //! Pieces of lines.
 
-use memchr::memmem;
+use memchr::memchr;
 
 /// Without spaces and tabs at both ends.
 pub(crate) fn trim(mut line: &[u8]) -> &[u8] {
@@ -15,5 +15,16 @@ pub(crate) fn trim(mut line: &[u8]) -> &[u8] {
 
 /// Whether `needle` is somewhere in `line`.
 pub(crate) fn contains(line: &[u8], needle: &str) -> bool {
-    memmem::find(line, needle.as_bytes()).is_some()
+    // Needles are words and most lines are short: preparing a searcher would cost more than the search.
+    let Some((first, rest)) = needle.as_bytes().split_first() else {
+        return true;
+    };
+    let mut line = line;
+    while let Some(at) = memchr(*first, line) {
+        line = &line[at + 1..];
+        if line.starts_with(rest) {
+            return true;
+        }
+    }
+    false
 }

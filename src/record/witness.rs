@@ -207,6 +207,7 @@ mod tests {
         });
         let run_loop = PhaseCounts {
             syscalls: syscalls.collect(),
+            talk: None,
         };
         Counted {
             engine: engine.to_owned(),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::model::{Cell, Column, Group, Notes, Table};
 use super::number::Style;
-use super::{View, failures, moving, shown};
+use super::{View, count_peers, failures, moving, scenario, shown};
 use crate::record::{Counted, Record, Status, StrategyResult, Timed};
 use crate::units::Measured;
 
@@ -16,7 +16,7 @@ const ALWAYS: [&str; 4] = ["sendto", "recvfrom", "poll", "setsockopt"];
 const MATTERS_PER_OP: f64 = 0.05;
 
 /// A column and what fills it.
-struct Source<'a> {
+pub(super) struct Source<'a> {
     column: Column,
     fill: Fill<'a>,
 }
@@ -25,7 +25,7 @@ struct Source<'a> {
 type Fill<'a> = Box<dyn Fn(&StrategyResult, &mut Notes) -> Cell + 'a>;
 
 impl<'a> Source<'a> {
-    fn new(column: Column, fill: impl Fn(&StrategyResult, &mut Notes) -> Cell + 'a) -> Source<'a> {
+    pub(super) fn new(column: Column, fill: impl Fn(&StrategyResult, &mut Notes) -> Cell + 'a) -> Source<'a> {
         Source {
             column,
             fill: Box::new(fill),
@@ -73,7 +73,7 @@ fn cell<T>(
 }
 
 /// A dash. The name of the row says why already when it was skipped, or when the reason is the same.
-fn missing(row: &StrategyResult, reason: &str, notes: &mut Notes) -> Cell {
+pub(super) fn missing(row: &StrategyResult, reason: &str, notes: &mut Notes) -> Cell {
     if row.status == Status::Skipped || row.reason.as_deref() == Some(reason) {
         return Cell::Missing(None);
     }
@@ -95,7 +95,23 @@ pub(super) fn tables(record: &Record, view: &View, notes: &mut Notes) -> (Vec<Ta
         let cells = sources.iter().map(|source| (source.fill)(row, notes));
         table.rows.push(cells.collect());
     }
-    (vec![table], remarks(rows, &calls, notes))
+    let mut remarks = remarks(rows, &calls, notes);
+    remarks.extend(scenario::remarks(rows));
+    let mut tables: Vec<Table> = [table].into_iter().chain(scenario::tables(rows)).collect();
+    if view.peers {
+        tables.extend(rows.iter().filter_map(|row| by_peer(row, notes)));
+    }
+    (tables, remarks)
+}
+
+/// The calls of a row's loop by what their descriptor leads to.
+fn by_peer(row: &StrategyResult, notes: &mut Notes) -> Option<Table> {
+    let counted = row.counted.known()?;
+    let table = count_peers::table(&counted.phases.run_loop, counted.ops, notes)?;
+    Some(Table {
+        title: shown(&format!("{} by peer", row.name)),
+        ..table
+    })
 }
 
 fn sources<'a>(rows: &'a [StrategyResult], calls: &'a Calls, view: &View) -> Vec<Source<'a>> {
@@ -105,6 +121,7 @@ fn sources<'a>(rows: &'a [StrategyResult], calls: &'a Calls, view: &View) -> Vec
     if rows.iter().any(|row| row.timed.known().is_some()) {
         sources.extend(speed(rows));
     }
+    sources.extend(scenario::sources(rows));
     if rows.iter().any(|row| row.counted.known().is_some()) {
         sources.extend(work(view));
         for call in &calls.shown {
@@ -174,7 +191,12 @@ fn work<'a>(view: &View) -> Vec<Source<'a>> {
     let mut sources = vec![
         Source::new(Column::number("calls", "/op", Group::Work), |row, notes| {
             cell(row, &row.counted, notes, |counted, notes| {
-                per_op(counted, counted.phases.run_loop.total()).map(|rate| moving::total(row, rate, notes))
+                // Where the ratio to the floor is not known, not all calls were counted.
+                match counted.floor_ratio.reason() {
+                    Some(why) => Measured::NotMeasured(why.to_owned()),
+                    None => per_op(counted, counted.phases.run_loop.total())
+                        .map(|rate| moving::total(row, rate, notes)),
+                }
             })
         }),
         ratio("conns", "/op", Style::PerOp, |c| &c.connects_per_op),
@@ -205,6 +227,17 @@ fn name(row: &StrategyResult, rows: &[StrategyResult], notes: &mut Notes) -> Cel
     }
     if differ(|r| u64::from(r.axes.clients)) {
         name.push_str(&format!(" clients={}", axes.clients));
+    }
+    if differ(|r| u64::from(r.axes.servers)) {
+        name.push_str(&format!(" servers={}", axes.servers));
+    }
+    for (setting, value) in &row.experiment.settings {
+        if same
+            .iter()
+            .any(|other| other.experiment.settings.get(setting) != Some(value))
+        {
+            name.push_str(&format!(" {}={}", shown(setting), shown(value)));
+        }
     }
     let ended = match row.status {
         Status::Ok => None,

@@ -75,7 +75,14 @@ fn how_often(count: u64, ops: Option<Ops>) -> String {
     match rate.filter(|rate| *rate >= RATE_FROM) {
         Some(value) => {
             let style = Style::PerOp;
-            format!("{}/op", Number { value, style })
+            format!(
+                "{}/op",
+                Number {
+                    value,
+                    style,
+                    grouped: true
+                }
+            )
         }
         None => format!("×{}", Grouped(count)),
     }

@@ -24,6 +24,8 @@ pub struct Report {
     pub limits: Vec<String>,
     /// Findings, the gravest first.
     pub findings: Vec<FoundText>,
+    /// Findings that were put to the test; a line that begins with spaces belongs to the one above.
+    pub proofs: Vec<String>,
     /// Why a cell is a dash; note `n` of a cell is entry `n - 1` here.
     pub notes: Vec<String>,
 }
@@ -63,6 +65,15 @@ impl Table {
     pub fn key(&self) -> usize {
         let found = self.columns.iter().position(|column| column.group == Group::Key);
         found.unwrap_or_default()
+    }
+
+    /// Writes its numbers in plain digits.
+    pub(super) fn ungroup(&mut self) {
+        for cell in self.rows.iter_mut().flatten() {
+            if let Cell::Number(number) = cell {
+                number.grouped = false;
+            }
+        }
     }
 }
 
@@ -127,6 +138,8 @@ pub enum Group {
     Key,
     /// Measured without a tracer.
     Speed,
+    /// What a scenario adds: counters, and what an article printed.
+    Published,
     /// Counted: totals per operation, and what the tracer cost.
     Work,
     /// Counted: one column for each system call.
@@ -143,6 +156,7 @@ impl Group {
         match self {
             Group::Key | Group::Summary => "",
             Group::Speed => "Speed, untraced",
+            Group::Published => "Beside what was published",
             Group::Work => "Work per operation",
             Group::Calls => "System calls per operation",
             Group::Errors => "Errors",
@@ -186,7 +200,11 @@ pub enum Cell {
 impl Cell {
     /// A number in a style.
     pub fn number(value: f64, style: Style) -> Cell {
-        Cell::Number(Number { value, style })
+        Cell::Number(Number {
+            value,
+            style,
+            grouped: true,
+        })
     }
 
     /// The cell in one line.

@@ -10,6 +10,7 @@ fn per_op(value: f64) -> Number {
     Number {
         value,
         style: Style::PerOp,
+        grouped: true,
     }
 }
 

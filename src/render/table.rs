@@ -30,6 +30,7 @@ pub(super) fn write(report: &Report, view: &View) -> String {
     for finding in &report.findings {
         page.finding(finding);
     }
+    page.section(&report.proofs, "  ");
     page.notes(&report.notes);
     page.banner(report);
     page.text

@@ -166,7 +166,12 @@ pub(super) fn counted(
             batches.per_op(window.sends),
             "no operation was completed",
         )),
-        floor_ratio: per_op(window.total()).map(|total| total / floor),
+        // A few chosen calls are no total, and no multiple of the floor.
+        floor_ratio: if capabilities.all_calls {
+            per_op(window.total()).map(|total| total / floor)
+        } else {
+            Measured::NotMeasured(format!("the {} engine counts chosen calls only", engine.kind()))
+        },
         phases: Phases::from_tallies(&tallies, capabilities, false),
         client_errors: errors,
         cpu: outcome.cpu.map(|cpu| (cpu.user, cpu.system)),

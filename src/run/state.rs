@@ -6,8 +6,8 @@ use crate::engine::{Engine, Outcome};
 use crate::plan::rows::Row;
 use crate::record::latency::LatencyBuilder;
 use crate::record::{
-    ClientInfo, Counted, Failure, Interval, Round, ServerOrigin, ServerView, Status, StrategyResult, Timed,
-    Witness, stats, witness,
+    ClientInfo, Counted, CounterReading, Experiment, Failure, Interval, Round, ServerOrigin, ServerView,
+    Status, StrategyResult, Timed, Witness, stats, witness,
 };
 use crate::strategy::contract::{Done, Op};
 use crate::strategy::worker::{Ready, RoundOutcome};
@@ -45,6 +45,8 @@ pub(super) struct RowState {
     view: Option<Measured<ServerView>>,
     /// Commands of this row that the server got after the client had claimed them.
     late: u64,
+    /// What a script that counts for itself read.
+    counters: Vec<CounterReading>,
 }
 
 impl RowState {
@@ -69,6 +71,7 @@ impl RowState {
             errors: BTreeMap::new(),
             view: None,
             late: 0,
+            counters: Vec::new(),
         }
     }
 
@@ -118,6 +121,7 @@ impl RowState {
             if let Some(latency) = &done.latency {
                 self.latency.add_all(&latency.hist);
             }
+            self.counters.extend(done.counter);
         }
         let asked = Ops(outcome
             .dones
@@ -129,6 +133,7 @@ impl RowState {
             elapsed,
             errors,
             server: view,
+            cpu: outcome.cpu,
         });
     }
 
@@ -238,7 +243,7 @@ impl RowState {
         &self,
         row: &Row,
         baseline: Option<&[Round]>,
-        origin: ServerOrigin,
+        origin: Option<ServerOrigin>,
     ) -> StrategyResult {
         let view = self
             .view
@@ -256,6 +261,10 @@ impl RowState {
             varied: witness::varied(&self.passes),
             witness: self.witness(),
             server_view: view,
+            experiment: Experiment {
+                counters: self.counters.clone(),
+                ..Experiment::default()
+            },
             failure: self.failure.clone(),
         }
     }
@@ -285,7 +294,7 @@ impl RowState {
         &self,
         row: &Row,
         view: &Measured<ServerView>,
-        origin: ServerOrigin,
+        origin: Option<ServerOrigin>,
     ) -> (Status, Option<String>) {
         if let Some(why) = &self.skipped {
             return (Status::Skipped, Some(why.clone()));
@@ -302,6 +311,13 @@ impl RowState {
         if self.claimed.0 == 0 && self.unsure > 0 {
             return (Status::Failed, self.error_line());
         }
+        // A client without a server: nobody but itself can confirm what it did.
+        let Some(origin) = origin else {
+            return match self.unsure {
+                0 => (Status::Ok, None),
+                _ => (Status::Ok, self.error_line()),
+            };
+        };
         match verify(row.op, self.claimed, self.unsure, view, origin) {
             Verification::Confirmed if self.unsure > 0 => (Status::Ok, self.error_line()),
             Verification::Confirmed => (Status::Ok, None),

@@ -136,6 +136,7 @@ mod tests {
                 .iter()
                 .map(|(name, n)| ((*name).to_owned(), call(*n)))
                 .collect(),
+            talk: None,
         }
     }
 

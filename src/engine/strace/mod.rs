@@ -36,6 +36,7 @@ impl Engine for Strace {
             peers: false,
             phases: true,
             exact: true,
+            attach: false,
         }
     }
 

@@ -12,7 +12,7 @@ use nix::sys::stat::Mode;
 use super::command::{find, under_strace};
 use super::log::{Begun, Log};
 use crate::engine::plain::{Orphans, PATIENCE, Plain};
-use crate::engine::{EngineError, EngineKind, Outcome, Pipes, Program, Request, Session, start};
+use crate::engine::{EngineError, EngineKind, Order, Outcome, Pipes, Program, Request, Session, start};
 use crate::sys::process::send_signal;
 use crate::sys::spawn::{StartError, Step};
 use crate::tally::PhaseTallies;
@@ -192,8 +192,13 @@ impl StraceSession {
 
 /// Kills what has not ended by the log. Its strace has not seen it end, so the numbers are still its own.
 fn kill_alive(log: &Log) -> u64 {
+    signal_alive(log, libc::SIGKILL)
+}
+
+/// Sends a signal to what has not ended by the log, and tells to how many.
+fn signal_alive(log: &Log, signal: i32) -> u64 {
     let alive = log.alive().filter_map(|pid| i32::try_from(pid).ok());
-    alive.map(|pid| send_signal(pid, libc::SIGKILL)).count() as u64
+    alive.map(|pid| send_signal(pid, signal)).count() as u64
 }
 
 /// Makes the FIFO of a log and reads it in a thread of its own. What is returned keeps the log from ending
@@ -254,6 +259,15 @@ impl Session for StraceSession {
 
     fn signal(&self, signal: i32) {
         self.plain.signal(signal);
+    }
+
+    fn order(&self) -> Order {
+        let logs = self.logs.clone();
+        Order::new(move |signal| {
+            for log in &logs {
+                signal_alive(&lock(log), signal);
+            }
+        })
     }
 
     fn finish(mut self: Box<Self>, limit: Option<Duration>) -> Result<Outcome, EngineError> {

@@ -82,6 +82,7 @@ pub(super) fn record(wire: WireRecord) -> Result<Record, WireError> {
         complete: wire.complete,
         host,
         server: wire.server.map(Into::into),
+        more_servers: wire.more_servers.into_iter().map(Into::into).collect(),
         plan: PlanInfo { settings: wire.plan },
         strategies: strategies
             .map(|(i, one)| strategy(one, i))
@@ -91,7 +92,9 @@ pub(super) fn record(wire: WireRecord) -> Result<Record, WireError> {
             before: wire.counters.before,
             after: wire.counters.after,
         },
+        sampled: wire.sampled,
         findings: wire.findings.into_iter().map(finding).collect(),
+        proofs: wire.proofs,
         imports: wire.imports,
     })
 }
@@ -149,6 +152,7 @@ fn strategy(row: WireStrategy, number: usize) -> Result<StrategyResult, WireErro
             witness(known, unclaimed)
         })?,
         server_view: unclaimed.measured("server_view", row.server_view)?,
+        experiment: row.experiment,
     };
     unclaimed.finish()?;
     Ok(result)
@@ -192,6 +196,7 @@ fn round(round: WireRound, number: usize, unclaimed: &mut Unclaimed) -> Result<R
         elapsed: span(round.seconds, &format!("{path}.seconds"), unclaimed)?,
         errors: round.errors,
         server: unclaimed.measured(&format!("{path}.server_view"), round.server_view)?,
+        cpu: round.cpu_ns.map(|cpu| (Nanos(cpu.user), Nanos(cpu.system))),
     })
 }
 
@@ -252,7 +257,10 @@ fn phase(phase: WirePhase, path: &str, unclaimed: &mut Unclaimed) -> Result<Phas
             Ok((name, call(one, &path, unclaimed)?))
         })
         .collect::<Result<_, WireError>>()?;
-    let counts = PhaseCounts { syscalls };
+    let counts = PhaseCounts {
+        syscalls,
+        talk: phase.talk,
+    };
     if counts.total() != phase.total_calls {
         return Err(unclaimed.error(&format!("{path}.total_calls"), "it is not the sum of the calls"));
     }

@@ -76,6 +76,7 @@ pub(super) fn record(record: &Record) -> WireRecord {
         },
         host,
         server: record.server.as_ref().map(Into::into),
+        more_servers: record.more_servers.iter().map(Into::into).collect(),
         plan: record.plan.settings.clone(),
         strategies: record.strategies.iter().map(strategy).collect(),
         limits,
@@ -83,7 +84,9 @@ pub(super) fn record(record: &Record) -> WireRecord {
             before: record.counters.before.clone(),
             after: record.counters.after.clone(),
         },
+        sampled: record.sampled.clone(),
         findings: record.findings.iter().map(finding).collect(),
+        proofs: record.proofs.clone(),
         imports: record.imports.clone(),
         not_measured: nulls.0,
     }
@@ -137,6 +140,7 @@ fn strategy(row: &StrategyResult) -> WireStrategy {
         varied: row.varied.iter().map(Into::into).collect(),
         witness,
         server_view,
+        experiment: row.experiment.clone(),
         not_measured: nulls.0,
     }
 }
@@ -181,6 +185,10 @@ fn round(round: &Round, number: usize, nulls: &mut Nulls) -> WireRound {
         seconds: round.elapsed.as_secs_f64(),
         errors: round.errors.clone(),
         server_view: nulls.value(&path, &round.server, |_, known| Some(known.into())),
+        cpu_ns: round.cpu.map(|(user, system)| WireCpu {
+            user: user.0,
+            system: system.0,
+        }),
     }
 }
 
@@ -240,6 +248,7 @@ fn phase(phase: &PhaseCounts, ops: Option<Ops>, path: &str, nulls: &mut Nulls) -
         total_calls: phase.total(),
         total_per_op: ops.and_then(|ops| ops.per_op(phase.total())),
         syscalls,
+        talk: phase.talk.clone(),
     }
 }
 

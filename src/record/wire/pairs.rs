@@ -55,8 +55,8 @@ same_variants! {
 }
 
 same_fields! {
-    ServerInfo = WireServer { kind, version, origin, addresses, settings }
-    Axes = WireAxes { op, transport, pipeline, payload_bytes, clients }
+    ServerInfo = WireServer { place, servers, kind, version, origin, addresses, settings }
+    Axes = WireAxes { op, transport, pipeline, payload_bytes, clients, store, servers }
     ClientInfo = WireClient { name, version, environment }
     Interval = WireInterval { median, low, high }
     Fix = WireFix { now, kept, container }
@@ -91,6 +91,7 @@ impl From<&ServerView> for WireServerView {
             busy,
             connections,
             rejected,
+            nodes,
         } = view.clone();
         WireServerView {
             commands,
@@ -98,6 +99,7 @@ impl From<&ServerView> for WireServerView {
             busy_ns: busy.map(|span| span.0),
             connections,
             rejected,
+            nodes,
         }
     }
 }
@@ -110,6 +112,7 @@ impl From<WireServerView> for ServerView {
             busy_ns,
             connections,
             rejected,
+            nodes,
         } = view;
         ServerView {
             commands,
@@ -117,6 +120,7 @@ impl From<WireServerView> for ServerView {
             busy: busy_ns.map(Nanos),
             connections,
             rejected,
+            nodes,
         }
     }
 }
