@@ -343,6 +343,10 @@ pub struct OutputArgs {
     #[arg(long)]
     pub all: bool,
 
+    /// A table for each strategy of its calls by what their descriptor leads to
+    #[arg(long)]
+    pub peers: bool,
+
     /// Only the table: no header, no progress
     #[arg(short = 'q', long)]
     pub quiet: bool,

@@ -163,7 +163,7 @@ pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult
         show.line(&format!("note: {note}"))?;
     }
     show.line(&header(&settings, &rows))?;
-    show.line(&counting.line)?;
+    show.prose(&counting.line)?;
 
     let progress = Bar::new(args.output.quiet);
     let mut saved = Ok(());
@@ -550,6 +550,11 @@ pub(super) struct Header {
 }
 
 impl Header {
+    /// Words, which may be folded; the addresses and flags of other lines are to be copied whole.
+    pub(super) fn prose(&self, text: &str) -> io::Result<()> {
+        self.line(render::fold(text, &terminal::view()).trim_end())
+    }
+
     pub(super) fn line(&self, text: &str) -> io::Result<()> {
         if self.quiet {
             return Ok(());
@@ -599,6 +604,7 @@ impl Progress for Bar {
 pub(super) fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -> Result<(), CommandError> {
     let view = View {
         all_syscalls: args.output.all,
+        peers: args.output.peers,
         header: false,
         ..terminal::view()
     };
@@ -614,6 +620,7 @@ pub(super) fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -
             format,
             &View {
                 all_syscalls: args.output.all,
+                peers: args.output.peers,
                 ..View::default()
             },
         )?;

@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use crate::cli::ExplainArgs;
 use crate::explain::{Doc, doc, docs, explain};
 use crate::record::{Record, wire};
-use crate::render::{Format, View, render_findings};
+use crate::render::{Format, View, inline, render_findings};
 use crate::units::{Grouped, escape};
 
 use super::import::is_record;
@@ -101,7 +101,7 @@ fn show(mut record: Record, file: &Path, args: &ExplainArgs) -> Result<(), Comma
         writeln!(
             text,
             "{}: no rule finds anything here ({} rows, {} calls)",
-            escape(&file.display().to_string(), 200),
+            inline(&escape(&file.display().to_string(), 200), args.format),
             record.strategies.len(),
             Grouped(calls)
         )?;
@@ -114,8 +114,9 @@ fn show(mut record: Record, file: &Path, args: &ExplainArgs) -> Result<(), Comma
                 writeln!(
                     text,
                     "\n{}: {} lines are not understood and not counted, the first: line {line} “{first}”",
-                    import.file,
-                    Grouped(unknown.count)
+                    inline(&import.file, args.format),
+                    Grouped(unknown.count),
+                    first = inline(&first, args.format)
                 )?;
             }
         }

@@ -91,7 +91,7 @@ fn of_record(path: &Path) -> Result<Vec<(String, Imported)>, CommandError> {
     let shown = || escape(&path.display().to_string(), 200);
     if record.imports.is_empty() {
         return Err(anyhow!(
-            "{}: this is a record of systally's own run, not of a foreign file; systally explain and systally compare read it",
+            "{}: this is a record of systally itself that holds no foreign file; systally explain reads it",
             shown()
         ))
         .code(Code::Usage);

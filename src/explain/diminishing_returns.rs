@@ -73,7 +73,7 @@ fn check(by_servers: &BTreeMap<u32, (Row<'_>, Interval)>) -> Option<Finding> {
                 whole(next.median),
                 if sure { "" } else { "; the intervals overlap, so more rounds may move it" }
             ))
-            .try_next("clients on hosts of their own (systally fleet), or more of them; look at the CPU first")
+            .try_next("clients on hosts of their own, or more of them; look at the CPU first")
             .clears(row.cleared(&[])),
     )
 }

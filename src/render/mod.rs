@@ -35,6 +35,14 @@ pub use count_peers::{is_connection, on_peers};
 pub use number::{Number, Style};
 pub use prose::header;
 
+/// Outside text for a place in a page of this format: in Markdown nothing in it is markup.
+pub fn inline(text: &str, format: Format) -> String {
+    match format {
+        Format::Markdown => markdown::escaped(text),
+        Format::Table | Format::Csv | Format::Json => text.to_owned(),
+    }
+}
+
 /// The width that is written for when nobody says how wide the reader is: a file or a pipe.
 pub const DEFAULT_WIDTH: usize = 120;
 
@@ -101,6 +109,15 @@ pub enum RenderError {
     /// The record does not become JSON.
     #[error(transparent)]
     Json(#[from] WireError),
+}
+
+/// A line of prose in lines of at most the width of the view, each ended; whole where that has none.
+pub fn fold(text: &str, view: &View) -> String {
+    let lines = match view.width {
+        Some(width) => layout::wrap(text, width),
+        None => vec![text.to_owned()],
+    };
+    lines.iter().flat_map(|line| [line.trim_end(), "\n"]).collect()
 }
 
 /// The record in a format, ended by a newline.

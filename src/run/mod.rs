@@ -24,7 +24,7 @@ use crate::limits::{self, Load};
 use crate::plan::rows::{Common, Row, share};
 use crate::proc::{self, Root};
 use crate::record::{Counters, Host, Kind, PlanInfo, Record};
-use crate::server::{Backend, Place, Servers};
+use crate::server::{Backend, Place, Reading, ServerError, Servers};
 use crate::strategy::Presence;
 use crate::strategy::contract::{Connect, Endpoint, Stop, Store, Transport};
 use crate::strategy::worker::{WorkerError, Workers};
@@ -277,6 +277,12 @@ impl Bench<'_> {
     /// What row `i` runs against; `None` for a client without a server.
     fn server(&mut self, i: usize) -> Option<&mut Backend> {
         self.servers.get_mut(self.rows[i].place()?)
+    }
+
+    /// The counters of what row `i` runs against; `None` for a client without a server.
+    fn reading(&mut self, i: usize) -> Option<Result<Reading, ServerError>> {
+        let servers = self.rows[i].servers;
+        self.server(i).map(|server| server.snapshot(servers))
     }
 
     /// Where row `i` may have failed.

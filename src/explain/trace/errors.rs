@@ -81,6 +81,7 @@ fn told_elsewhere(trace: &Trace<'_>, call: &str, errno: &str) -> bool {
     let connect = call.starts_with("connect");
     match errno {
         "EMFILE" | "ENFILE" => true,
+        "EINPROGRESS" => connect && timed_out(trace),
         "EADDRNOTAVAIL" | "ECONNREFUSED" | "ETIMEDOUT" => connect || errno == "EADDRNOTAVAIL",
         "EAGAIN" => connect || spin::spins(trace),
         _ => false,

@@ -187,6 +187,8 @@ fn split(trace: &Trace<'_>) -> Option<Finding> {
         }
     } else if outside.is_some_and(|outside| share(outside) >= 60.0) {
         "mostly outside of system calls: the program's own work"
+    } else if share(working) >= 60.0 {
+        "mostly inside calls that should not wait: the log shows where the time passes and not why; the reason is not explained"
     } else {
         "no part has most of it"
     };
@@ -197,6 +199,8 @@ fn split(trace: &Trace<'_>) -> Option<Finding> {
         .filter(|(_, time)| time.0 > 0)
         .map(|(name, time)| format!(" ({time} of it in {name})"))
         .unwrap_or_default();
+    let busiest = (share(working) >= 60.0).then(|| busiest(trace)).flatten();
+    let in_it = busiest.as_deref().unwrap_or_default();
     Some(
         trace
             .finding("TIME_SPLIT", Severity::Info)
@@ -204,12 +208,42 @@ fn split(trace: &Trace<'_>) -> Option<Finding> {
             .with("working_in_calls_s", round6(working))
             .with_known("outside_calls_s", outside.map(round6))
             .says(format!(
-                "{waiting} waiting in calls{of_it} ({:.0} %), {working} working in calls ({:.0} %){outside_words}; {verdict} (tracing \
+                "{waiting} waiting in calls{of_it} ({:.0} %), {working} working in calls{in_it} ({:.0} %){outside_words}; {verdict} (tracing \
                  slows every call)",
                 share(waiting),
                 share(working)
             )),
     )
+}
+
+/// The call that took the most time without being a wait, with the size of what it moved.
+fn busiest(trace: &Trace<'_>) -> Option<String> {
+    let rows = trace.imported.tables.iter().flat_map(|table| &table.rows);
+    let (name, calls, time) = rows
+        .filter(|row| !is_wait(&row.syscall))
+        .filter_map(|row| Some((row.syscall.as_str(), row.calls(), row.time?)))
+        .max_by_key(|(_, _, time)| *time)?;
+    let each = Nanos(time.0 / calls.max(1));
+    let sends = super::SOCKET_SENDS.contains(&name) || super::WRITES.contains(&name);
+    let (sent, bytes) = trace.peers().fold((0_u64, 0_u64), |(n, bytes), (_, peer)| {
+        (n + peer.sends, bytes.saturating_add(peer.sent_bytes))
+    });
+    let size = if sends && sent > 0 {
+        format!(", {} bytes each", crate::units::Grouped(bytes / sent))
+    } else {
+        String::new()
+    };
+    Some(format!(" ({time} of it in {calls} {name}, {each} each{size})"))
+}
+
+fn is_wait(name: &str) -> bool {
+    WAITS.contains(&name)
+        || SOCKET_RECEIVES.contains(&name)
+        || is_sleep(name)
+        || matches!(
+            name,
+            "futex" | "wait4" | "waitid" | "read" | "connect" | "accept" | "accept4" | "pause"
+        )
 }
 
 fn is_sleep(call: &str) -> bool {
@@ -218,15 +252,6 @@ fn is_sleep(call: &str) -> bool {
 
 /// The call that waited the most in all.
 fn longest_wait<'a>(trace: &Trace<'a>) -> Option<(&'a str, Nanos)> {
-    let is_wait = |name: &str| {
-        WAITS.contains(&name)
-            || SOCKET_RECEIVES.contains(&name)
-            || is_sleep(name)
-            || matches!(
-                name,
-                "futex" | "wait4" | "waitid" | "read" | "connect" | "accept" | "accept4" | "pause"
-            )
-    };
     trace
         .imported
         .tables
