@@ -7,7 +7,18 @@ use systally::cli::{Cli, Command};
 use systally::cmd;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // Help and version are answers, and an answer that could not be given is a failure.
+        Err(answer) => {
+            let code = match (answer.print(), u8::try_from(answer.exit_code())) {
+                (Ok(()), Ok(code)) => code,
+                (Err(_), Ok(code)) if code > 0 => code,
+                (Err(_), _) | (Ok(()), Err(_)) => cmd::Code::Failed.number(),
+            };
+            return ExitCode::from(code);
+        }
+    };
     let result = match cli.command {
         Command::Bench(mut args) => cmd::bench::run(&mut args),
         Command::Count(mut args) => cmd::count::run(&mut args),
@@ -18,6 +29,7 @@ fn main() -> ExitCode {
         Command::Schema => cmd::schema::run(),
         Command::Worker(args) => return cmd::worker::run(&args),
         Command::Responder(args) => cmd::responder::run(&args),
+        Command::Arm => cmd::arm::run(),
         Command::Setup => cmd::setup::run(),
         Command::Loop(args) => cmd::calls::run(&args),
     };

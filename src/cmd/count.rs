@@ -17,7 +17,6 @@ use regex::bytes::Regex;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::cli::parse_span;
 use crate::engine::{
     self, Availability, EngineError, EngineKind, Exit, Order, Program, Request, Stdio, Window,
 };
@@ -25,7 +24,7 @@ use crate::plan::trace_set;
 use crate::record::wire;
 use crate::render::{CountColumn, Format, SortBy};
 use crate::sys::process::{PidFd, die_by, is_ignored};
-use crate::units::{Nanos, Ops, escape};
+use crate::units::{Nanos, Ops, escape, parse_span};
 
 use super::attach;
 use super::count_result::{self, Finished};
@@ -198,8 +197,15 @@ impl CountArgs {
 pub enum CountEngine {
     /// Every call with errno, times, bytes and peers; needs no rights
     Ptrace,
+    /// Every call at half the cost of ptrace, without errno, times, bytes and peers; needs no rights
+    PtraceCounts,
     /// Every call with errno and wall time at nearly full speed; needs CAP_BPF and CAP_PERFMON
     Bpf,
+    /// A few calls (those of -e, eight at most, else what clients make most) at nearly full speed, mostly
+    /// without rights
+    Perf,
+    /// Every call with errno and wall time, by an installed strace and as slowly
+    Strace,
 }
 
 impl CountEngine {
@@ -207,7 +213,10 @@ impl CountEngine {
     pub fn kind(self) -> EngineKind {
         match self {
             CountEngine::Ptrace => EngineKind::Ptrace,
+            CountEngine::PtraceCounts => EngineKind::PtraceCounts,
             CountEngine::Bpf => EngineKind::Bpf,
+            CountEngine::Perf => EngineKind::Perf,
+            CountEngine::Strace => EngineKind::Strace,
         }
     }
 }

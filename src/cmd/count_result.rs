@@ -7,7 +7,8 @@ use crate::engine::{self, Outcome, Request};
 use crate::explain::explain;
 use crate::proc::{self, Root};
 use crate::record::{
-    Axes, ClientInfo, Counted, Counters, Kind, Phases, PlanInfo, Record, Status, StrategyResult, wire,
+    Axes, ClientInfo, Counted, Counters, Experiment, Kind, Phases, PlanInfo, Record, Status, StrategyResult,
+    wire,
 };
 use crate::render::{self, Format, TimeKind, View, on_peers};
 use crate::units::{Measured, Nanos, Ops};
@@ -84,13 +85,7 @@ fn record(args: &CountArgs, request: &Request, finished: Finished) -> Record {
     };
     let row = StrategyResult {
         name: name.clone(),
-        axes: Axes {
-            op: String::new(),
-            transport: String::new(),
-            pipeline: 1,
-            payload_bytes: 0,
-            clients: 1,
-        },
+        axes: Axes::default(),
         client: ClientInfo {
             name,
             ..ClientInfo::default()
@@ -100,7 +95,10 @@ fn record(args: &CountArgs, request: &Request, finished: Finished) -> Record {
         failure: None,
         timed: Measured::NotMeasured("count does not time".to_owned()),
         counted,
+        varied: Vec::new(),
+        witness: Measured::NotMeasured("count counts once".to_owned()),
         server_view,
+        experiment: Experiment::default(),
     };
     let mut record = Record {
         kind: Kind::Count,
@@ -108,11 +106,14 @@ fn record(args: &CountArgs, request: &Request, finished: Finished) -> Record {
         complete: true,
         host: proc::host(&Root::live()),
         server,
+        more_servers: Vec::new(),
         plan: PlanInfo { settings },
         strategies: vec![row],
         limits: Vec::new(),
         counters: Counters::default(),
+        sampled: None,
         findings: Vec::new(),
+        proofs: Vec::new(),
         imports: Vec::new(),
     };
     record.findings = explain(&record);
@@ -185,11 +186,11 @@ pub(super) fn show(args: &CountArgs, request: &Request, finished: Finished) -> R
     Ok(())
 }
 
-/// Says whether calls on a peer are to be shown.
-type Wanted = Box<dyn Fn(&str) -> bool>;
+/// Whether calls that lead to a peer of this name are shown.
+type IsWanted = Box<dyn Fn(&str) -> bool>;
 
 /// Which peers' calls to show; `None` for all calls.
-fn wanted_peers(args: &CountArgs, finished: &Finished) -> Option<Wanted> {
+fn wanted_peers(args: &CountArgs, finished: &Finished) -> Option<IsWanted> {
     if !args.only_peer.is_empty() {
         let wanted = args.only_peer.clone();
         return Some(Box::new(move |peer| wanted.iter().any(|name| name == peer)));

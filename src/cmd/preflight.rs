@@ -247,12 +247,15 @@ fn decide(args: &PreflightArgs) -> Result<(Record, Code), CommandError> {
         server: witness
             .as_ref()
             .map(|witness| server_info(witness, endpoint.as_ref())),
+        more_servers: Vec::new(),
         plan: args.plan.info(),
         strategies: Vec::new(),
         imports: Vec::new(),
         limits: readings,
         counters: Counters::default(),
+        sampled: None,
         findings,
+        proofs: Vec::new(),
     };
     if let Some(folder) = &args.save_state {
         root.save(folder).context("cannot save what was read")?;
@@ -494,6 +497,7 @@ fn server_info(witness: &Witness, endpoint: Option<&Endpoint>) -> ServerInfo {
             .iter()
             .map(|(name, value)| (escape(name, 60), escape(value, 120)))
             .collect(),
+        ..ServerInfo::default()
     }
 }
 

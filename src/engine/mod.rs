@@ -8,6 +8,8 @@ mod plain;
 mod ptrace;
 mod rights;
 mod start;
+mod strace;
+mod window;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -23,28 +25,50 @@ pub use bpf::Bpf;
 pub use measure::{CallCost, measure};
 pub use none::Untraced;
 pub use perf::Perf;
-pub use ptrace::Ptrace;
+pub use ptrace::{Ptrace, PtraceCounts};
+pub use strace::Strace;
 
 /// The engines, in the order in which `auto` prefers them for a full count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EngineKind {
     /// Native ptrace: every call, errno and time, without rights.
     Ptrace,
+    /// Native ptrace with one stop a call: every call, at half the cost, without errno, time and peers.
+    PtraceCounts,
     /// BPF programs: every call, errno and time at nearly full speed, with CAP_BPF and CAP_PERFMON.
     Bpf,
     /// Counters of the kernel for a few chosen calls, at nearly full speed, mostly without rights.
     Perf,
+    /// An installed strace, whose log is read: every call, errno and time, slowly.
+    Strace,
     /// No tracer: the program runs at full speed and nothing is counted (timed rounds).
     None,
 }
 
 impl EngineKind {
+    /// Whether programs run under it at nearly the speed they have without, so that its counts are what a
+    /// client does when nobody counts.
+    pub fn is_near_native(self) -> bool {
+        match self {
+            EngineKind::Ptrace | EngineKind::PtraceCounts | EngineKind::Strace => false,
+            EngineKind::Bpf | EngineKind::Perf | EngineKind::None => true,
+        }
+    }
+
+    /// The kind of that name, as records have it.
+    pub fn by_name(name: &str) -> Option<EngineKind> {
+        let kinds = ENGINES.iter().map(|engine| engine.kind());
+        kinds.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// The name on the command line and in records.
     pub fn name(self) -> &'static str {
         match self {
             EngineKind::Ptrace => "ptrace",
+            EngineKind::PtraceCounts => "ptrace-counts",
             EngineKind::Bpf => "bpf",
             EngineKind::Perf => "perf",
+            EngineKind::Strace => "strace",
             EngineKind::None => "none",
         }
     }
@@ -181,7 +205,7 @@ pub struct Order(Arc<dyn Fn(i32) + Send + Sync>);
 
 impl Order {
     /// By what the session does with the signal.
-    pub(super) fn new(send: impl Fn(i32) + Send + Sync + 'static) -> Order {
+    pub fn new(send: impl Fn(i32) + Send + Sync + 'static) -> Order {
         Order(Arc::new(send))
     }
 
@@ -346,14 +370,16 @@ pub trait Engine: Send + Sync {
 }
 
 /// All engines, in the order of [`EngineKind`].
-pub const ENGINES: &[&dyn Engine] = &[&Ptrace, &Bpf, &Perf, &Untraced];
+pub const ENGINES: &[&dyn Engine] = &[&Ptrace, &PtraceCounts, &Bpf, &Perf, &Strace, &Untraced];
 
 /// The engine of a kind.
 pub fn engine(kind: EngineKind) -> &'static dyn Engine {
     match kind {
         EngineKind::Ptrace => &Ptrace,
+        EngineKind::PtraceCounts => &PtraceCounts,
         EngineKind::Bpf => &Bpf,
         EngineKind::Perf => &Perf,
+        EngineKind::Strace => &Strace,
         EngineKind::None => &Untraced,
     }
 }

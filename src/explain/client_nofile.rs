@@ -70,6 +70,7 @@ fn check(row: &Row<'_>) -> Option<Finding> {
     Some(
         Finding::about(row, "CLIENT_NOFILE", Severity::Error)
             .with("failed", seen.count)
+            .explains(seen.count)
             .with("client_says", seen.text)
             .with_known("soft_limit", soft)
             .with_known("hard_limit", hard)

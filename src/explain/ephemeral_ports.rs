@@ -115,6 +115,7 @@ fn check(row: &Row<'_>) -> Option<Finding> {
     Some(
         Finding::about(row, code, Severity::Error)
             .with("failed_connects", seen.count)
+            .explains(seen.count)
             .with("client_says", seen.text)
             .with_known("ports_usable", ports)
             .with_known("time_wait", time_wait)

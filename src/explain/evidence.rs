@@ -4,14 +4,18 @@
 //! What could not be read is left out; a rule then says less.
 
 use std::collections::BTreeMap;
+use std::io::{Read, Seek, SeekFrom};
 use std::net::{IpAddr, UdpSocket};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use crate::limits::{Load, is_loopback};
-use crate::proc::process::{CAP_SYS_PTRACE, Resource, Who, is_alive, open_files, rlimit, same_netns, status};
+use crate::proc::process::{
+    CAP_SYS_ADMIN, CAP_SYS_PTRACE, CAP_SYS_RESOURCE, Resource, Who, is_alive, open_files, rlimit, same_netns,
+    status, tasks_of_user,
+};
 use crate::proc::sockets::TcpState;
-use crate::proc::{Root, sockdiag, sockets, sysctl};
+use crate::proc::{Root, cgroup, host, sockdiag, sockets, sysctl};
 use crate::strategy::contract::Endpoint;
 
 /// The readings that rules use.
@@ -67,6 +71,26 @@ pub enum Fact {
     ServerAlive,
     /// Soft limit of open files of the server.
     ServerNofile,
+    /// Descriptors the server has open.
+    ServerFds,
+    /// Whether what the server printed last tells of an overrun output buffer.
+    OutputBufferLog,
+    /// Tasks of this user.
+    UidTasks,
+    /// Soft limit of processes of this user.
+    Nproc,
+    /// Whether a capability exempts this process from it.
+    NprocExempt,
+    /// Tasks of the control group with the least room.
+    GroupTasks,
+    /// Its `pids.max`.
+    GroupPidsMax,
+    /// Tasks of the machine.
+    Tasks,
+    /// `kernel.pid_max`.
+    PidMax,
+    /// `kernel.threads-max`.
+    ThreadsMax,
     /// Whether client and server share a network namespace.
     NetnsSame,
     /// User id of this process.
@@ -108,6 +132,16 @@ impl Fact {
             Fact::Somaxconn => "net.core.somaxconn",
             Fact::ServerAlive => "server.alive",
             Fact::ServerNofile => "server.nofile",
+            Fact::ServerFds => "server.fds_open",
+            Fact::OutputBufferLog => "server.log_output_buffer",
+            Fact::UidTasks => "user.tasks",
+            Fact::Nproc => "user.nproc",
+            Fact::NprocExempt => "user.nproc_exempt",
+            Fact::GroupTasks => "cgroup.pids.current",
+            Fact::GroupPidsMax => "cgroup.pids.max",
+            Fact::Tasks => "tasks",
+            Fact::PidMax => "kernel.pid_max",
+            Fact::ThreadsMax => "kernel.threads-max",
             Fact::NetnsSame => "server.same_netns",
             Fact::Uid => "uid",
             Fact::PtraceScope => "kernel.yama.ptrace_scope",
@@ -141,18 +175,19 @@ impl Facts {
 /// descriptors, the listener's queue, and whether the server lives. Call it as soon as the failure is
 /// seen; it takes some milliseconds with a full table of sockets and prints nothing.
 ///
-/// `client` is the worker while it still exists (else this process, whose limits it had), `server` the
+/// `endpoint` is `None` for a client without a server. `client` is the worker while it still exists (else this process, whose limits it had), `server` the
 /// server's process when it is known.
 pub fn collect(
     root: &Root,
-    endpoint: &Endpoint,
+    endpoint: Option<&Endpoint>,
     client: Option<i32>,
     server: Option<i32>,
 ) -> BTreeMap<String, String> {
     let mut facts = Facts::default();
     match endpoint {
-        Endpoint::Unix { path, .. } => unix_facts(root, path, &mut facts),
-        Endpoint::Tcp { host, port, .. } => tcp_facts(root, host, *port, &mut facts),
+        Some(Endpoint::Unix { path, .. }) => unix_facts(root, path, &mut facts),
+        Some(Endpoint::Tcp { host, port, .. }) => tcp_facts(root, host, *port, &mut facts),
+        None => {}
     }
     let who = client.map_or(Who::Me, Who::Pid);
     let limit =
@@ -169,7 +204,8 @@ pub fn collect(
         facts.put(Fact::FileMax, file_nr[2]);
     }
     facts.put_known(Fact::Somaxconn, sysctl::integer(root, "net.core.somaxconn"));
-    if let Ok(listeners) = sockdiag::listeners(root)
+    if let Some(endpoint) = endpoint
+        && let Ok(listeners) = sockdiag::listeners(root)
         && let Some(listener) = Load::to(endpoint).listener(&listeners)
     {
         facts.put(Fact::Backlog, listener.backlog);
@@ -182,12 +218,60 @@ pub fn collect(
         if let Ok(limit) = rlimit(root, Who::Pid(pid), Resource::OpenFiles) {
             facts.put_known(Fact::ServerNofile, limit.soft.ok_or(()));
         }
+        facts.put_known(Fact::ServerFds, open_files(root, Who::Pid(pid)));
+        if let Some(tail) = last_output(root, pid) {
+            facts.yes(Fact::OutputBufferLog, tail.contains("output buffer limits"));
+        }
         if let Ok(same) = same_netns(root, pid) {
             facts.yes(Fact::NetnsSame, same);
         }
     }
     facts.put_known(Fact::Uid, status(root, Who::Me).map(|status| status.uid));
     facts.0
+}
+
+/// Reads what may forbid another process: the limits of the user, of the control groups, of the machine.
+pub fn forking(root: &Root) -> BTreeMap<String, String> {
+    let mut facts = Facts::default();
+    if let Ok(status) = status(root, Who::Me) {
+        facts.put(Fact::Uid, status.uid);
+        facts.put_known(Fact::UidTasks, tasks_of_user(root, status.uid));
+        facts.yes(
+            Fact::NprocExempt,
+            status.uid == 0 || status.has(CAP_SYS_ADMIN) || status.has(CAP_SYS_RESOURCE),
+        );
+    }
+    if let Ok(limit) = rlimit(root, Who::Me, Resource::Processes) {
+        facts.put_known(Fact::Nproc, limit.soft.ok_or(()));
+    }
+    let levels = cgroup::pids(root, Who::Me).unwrap_or_default();
+    let bounded = levels
+        .iter()
+        .filter_map(|level| Some((level.max?, level.current)));
+    if let Some((max, current)) = bounded.min_by_key(|(max, current)| max.saturating_sub(*current)) {
+        facts.put(Fact::GroupPidsMax, max);
+        facts.put(Fact::GroupTasks, current);
+    }
+    facts.put_known(Fact::Tasks, host::tasks(root));
+    facts.put_known(Fact::PidMax, sysctl::integer(root, "kernel.pid_max"));
+    facts.put_known(Fact::ThreadsMax, sysctl::integer(root, "kernel.threads-max"));
+    facts.0
+}
+
+/// The end of what the server printed, when that went to a file.
+fn last_output(root: &Root, pid: i32) -> Option<String> {
+    const TAIL: u64 = 16 << 10;
+    if !root.is_live() {
+        return None;
+    }
+    let path = root.path(&Who::Pid(pid).file("fd/1"));
+    let is_file = std::fs::metadata(&path).ok()?.is_file();
+    let mut file = is_file.then(|| std::fs::File::open(&path))?.ok()?;
+    let length = file.metadata().ok()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL))).ok()?;
+    let mut tail = Vec::new();
+    file.take(TAIL).read_to_end(&mut tail).ok()?;
+    Some(String::from_utf8_lossy(&tail).into_owned())
 }
 
 /// Reads what may forbid tracing.
@@ -325,14 +409,14 @@ mod tests {
     fn a_stale_socket_differs_from_a_missing_and_a_live_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.sock");
-        let missing = collect(&Root::live(), &unix(&path), None, None);
+        let missing = collect(&Root::live(), Some(&unix(&path)), None, None);
         assert_eq!(get(&missing, Fact::SocketExists), Some("no"));
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        let live = collect(&Root::live(), &unix(&path), None, None);
+        let live = collect(&Root::live(), Some(&unix(&path)), None, None);
         assert_eq!(get(&live, Fact::SocketListener), Some("yes"));
         assert_eq!(get(&live, Fact::SocketKind), Some("socket"));
         drop(listener);
-        let stale = collect(&Root::live(), &unix(&path), None, None);
+        let stale = collect(&Root::live(), Some(&unix(&path)), None, None);
         assert_eq!(get(&stale, Fact::SocketExists), Some("yes"));
         assert_eq!(get(&stale, Fact::SocketListener), Some("no"));
     }
@@ -349,7 +433,7 @@ mod tests {
         };
         let _client = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
         let me = std::process::id() as i32;
-        let facts = collect(&Root::live(), &endpoint, Some(me), Some(me));
+        let facts = collect(&Root::live(), Some(&endpoint), Some(me), Some(me));
         assert_eq!(get(&facts, Fact::TcpListener), Some("yes"));
         assert_eq!(get(&facts, Fact::TcpEstablished), Some("1"));
         assert_eq!(get(&facts, Fact::SourceAddress), Some("127.0.0.1"));
@@ -357,7 +441,7 @@ mod tests {
         assert!(get(&facts, Fact::FdsOpen).is_some());
         assert!(!format!("{facts:?}").contains("hunter2"));
         drop((listener, _client));
-        let facts = collect(&Root::live(), &endpoint, None, None);
+        let facts = collect(&Root::live(), Some(&endpoint), None, None);
         assert_eq!(get(&facts, Fact::TcpListener), Some("no"));
     }
 
@@ -369,7 +453,7 @@ mod tests {
             user: None,
             password: None,
         };
-        let facts = collect(&Tree::new().root(), &endpoint, Some(1), Some(2));
+        let facts = collect(&Tree::new().root(), Some(&endpoint), Some(1), Some(2));
         assert_eq!(get(&facts, Fact::TcpTimeWait), None);
         assert_eq!(get(&facts, Fact::PortsUsable), None);
         // A process that has no folder is not alive; that much an empty recording says.

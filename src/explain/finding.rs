@@ -8,6 +8,9 @@ use serde_json::Value;
 use super::row::Row;
 use crate::record::Record;
 
+/// The evidence with the number of lost or slow operations that a finding explains.
+pub const EXPLAINS: &str = "explains_operations";
+
 /// How much a finding matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
@@ -106,6 +109,11 @@ impl Finding {
             Some(value) => self.with(name, value),
             None => self,
         }
+    }
+
+    /// How many lost or slow operations it explains; findings of one severity are listed by this.
+    pub(super) fn explains(self, operations: u64) -> Finding {
+        self.with(EXPLAINS, operations)
     }
 
     /// The cause, in one sentence.

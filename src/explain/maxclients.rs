@@ -4,6 +4,7 @@
 
 use super::evidence::Fact;
 use super::finding::{Doc, Finding, Rule, Severity};
+use super::kernel;
 use super::row::{Mode, Row, round2};
 use super::symptom::Symptom;
 use crate::record::Record;
@@ -64,7 +65,9 @@ fn check(row: &Row<'_>) -> Option<Finding> {
     }
     let settings = row.record.server.as_ref().map(|server| &server.settings);
     let maxclients: Option<u64> = settings.and_then(|settings| settings.get("maxclients")?.parse().ok());
-    let nofile = row.number(Fact::ServerNofile);
+    let nofile = row
+        .number(Fact::ServerNofile)
+        .or_else(|| kernel::reading(row.record, "server.nofile"));
     let by_ulimit = matches!((maxclients, nofile), (Some(max), Some(nofile)) if max.checked_add(RESERVED) == Some(nofile));
     let clients = u64::from(row.result.axes.clients);
     let demand = match row.mode() {
@@ -98,6 +101,7 @@ fn check(row: &Row<'_>) -> Option<Finding> {
     Some(
         Finding::about(row, code, Severity::Error)
             .with("rejected_connections", rejected)
+            .explains(rejected.max(said.as_ref().map_or(0, |seen| seen.count)))
             .with_known("maxclients", maxclients)
             .with_known("server_nofile", nofile)
             .with("demand", demand)

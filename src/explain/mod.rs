@@ -11,65 +11,137 @@
 //! * `server.settings` (`maxclients`, `tcp-backlog`), `client.environment` (`xdebug`), `limits`.
 
 mod auth;
+mod cgroup_oom;
 mod client_nofile;
+mod clock;
 mod connection_per_operation;
+mod conntrack_full;
+mod counted_too_early;
+mod cpu_throttle;
+mod diminishing_returns;
 mod ephemeral_ports;
+mod errors;
 pub mod evidence;
 mod finding;
 #[cfg(test)]
 mod fixtures;
+#[cfg(test)]
+mod fixtures_limits;
+mod forks;
+mod handover;
+mod idle_close;
+mod kernel;
+mod known_waits;
 mod ledger;
+mod listener_stale;
 mod liveness_probes;
+mod lookups;
 mod maxclients;
+mod memcached_limit;
+mod nagle;
 mod no_ptrace;
+mod noisy_rounds;
 mod options_per_operation;
+mod output_buffer_close;
+mod packet_loss;
+mod php_pool;
+mod pieces;
 mod pipeline_not_batched;
+mod rank;
+mod retry_duplicates;
 mod row;
 mod server_died;
 mod server_down;
+mod server_emfile;
+mod server_refusal;
+mod sleeps;
+mod slow_server;
 mod socket_missing;
 mod socket_perm;
 mod socket_stale;
+mod spin;
+mod startup;
 mod symptom;
+mod syn_queue;
 mod system_file_max;
 mod tcp_accept_queue;
+mod tcp_accept_reset;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
+mod time_split;
+mod time_wait_buckets;
 mod trace;
 mod tracer_changed;
 mod unexplained;
 mod unix_backlog;
+mod unix_backlog_wait;
+mod uring;
 mod worker;
+mod worker_refused;
 mod xdebug;
 
 use crate::record::Record;
 
-pub use finding::{Doc, Finding, Rule, Severity};
+pub use finding::{Doc, EXPLAINS, Finding, Rule, Severity};
 pub use symptom::Symptom;
 
 /// All rules, in the order in which their findings are listed when they matter equally.
 pub const RULES: &[&dyn Rule] = &[
     &server_died::ServerDied,
+    &cgroup_oom::CgroupOom,
     &server_down::ServerDown,
     &socket_missing::SocketMissing,
     &socket_stale::SocketStale,
     &socket_perm::SocketPerm,
     &unix_backlog::UnixBacklog,
+    &unix_backlog_wait::UnixBacklogWait,
     &tcp_accept_queue::TcpAcceptQueue,
+    &tcp_accept_reset::TcpAcceptReset,
+    &syn_queue::SynQueue,
+    &listener_stale::ListenerStale,
+    &conntrack_full::ConntrackFull,
+    &packet_loss::PacketLoss,
     &ephemeral_ports::EphemeralPorts,
     &client_nofile::ClientNofile,
     &system_file_max::SystemFileMax,
+    &forks::Forks,
     &auth::Auth,
+    &server_refusal::ServerRefusal,
     &maxclients::Maxclients,
+    &memcached_limit::MemcachedLimit,
+    &server_emfile::ServerEmfile,
+    &cpu_throttle::CpuThrottle,
+    &slow_server::SlowServer,
+    &idle_close::IdleClose,
+    &output_buffer_close::OutputBufferClose,
+    &php_pool::PhpPool,
+    &worker_refused::WorkerRefused,
     &worker::Worker,
     &no_ptrace::NoPtrace,
     &ledger::Ledger,
+    &retry_duplicates::RetryDuplicates,
+    &counted_too_early::CountedTooEarly,
     &pipeline_not_batched::PipelineNotBatched,
     &connection_per_operation::ConnectionPerOperation,
     &liveness_probes::LivenessProbes,
     &options_per_operation::OptionsPerOperation,
+    &diminishing_returns::DiminishingReturns,
+    &nagle::Nagle,
+    &spin::Spin,
+    &sleeps::Sleeps,
+    &known_waits::KnownWaits,
+    &lookups::Lookups,
+    &errors::Errors,
+    &pieces::Pieces,
+    &handover::Handover,
+    &clock::Clock,
+    &uring::Uring,
     &xdebug::Xdebug,
     &tracer_changed::TracerChanged,
+    &noisy_rounds::NoisyRounds,
+    &time_wait_buckets::TimeWaitBuckets,
+    &startup::StartupShare,
+    &time_split::TimeSplit,
 ];
 
 /// What all rules find in a record, the gravest first; failures that no rule explains are said to be so.
@@ -84,7 +156,7 @@ pub fn explain(record: &Record) -> Vec<Finding> {
     };
     let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule.check(record)).collect();
     findings.extend(unexplained::check(record, &findings));
-    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    rank::rank(record, &mut findings);
     findings
 }
 

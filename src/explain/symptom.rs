@@ -50,6 +50,8 @@ pub enum Symptom {
     OutOfMemory,
     /// The server is loading its data.
     Loading,
+    /// phpredis may keep no more persistent connections.
+    PoolLimit,
     /// A reply with another value than expected.
     WrongValue,
     /// Anything else.
@@ -72,6 +74,7 @@ const TEXTS: &[(&str, Symptom)] = &[
     ("protected mode", Symptom::ProtectedMode),
     ("oom command not allowed", Symptom::OutOfMemory),
     ("is loading the dataset", Symptom::Loading),
+    ("connection limit reached", Symptom::PoolLimit),
     ("went away", Symptom::WentAway),
     ("read error on connection", Symptom::ReadError),
     ("too many open files in system", Symptom::SystemTooManyFiles),

@@ -44,6 +44,7 @@ fn check(row: &Row<'_>) -> Option<Finding> {
     Some(
         Finding::about(row, "SYSTEM_FILE_MAX", Severity::Error)
             .with("failed", seen.count)
+            .explains(seen.count)
             .with("client_says", seen.text)
             .with_known("file_nr", used)
             .with_known("file_max", max)

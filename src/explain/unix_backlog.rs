@@ -4,9 +4,10 @@
 
 use super::evidence::Fact;
 use super::finding::{Doc, Finding, Rule, Severity};
+use super::kernel;
 use super::row::{Mode, Row, round2};
 use super::symptom::Symptom;
-use crate::record::{Record, Stage};
+use crate::record::{FailureKind, Record, Stage, sampled};
 
 pub(super) struct UnixBacklog;
 
@@ -32,7 +33,8 @@ impl Rule for UnixBacklog {
 }
 
 fn check(row: &Row<'_>) -> Option<Finding> {
-    if row.is_unix() == Some(false) {
+    // A process that could not be forked says EAGAIN as well.
+    if row.is_unix() == Some(false) || row.failed_by(FailureKind::NotStarted).is_some() {
         return None;
     }
     let counted = row.kernel(&["connect"], "EAGAIN");
@@ -42,19 +44,25 @@ fn check(row: &Row<'_>) -> Option<Finding> {
             || row
                 .failure()
                 .is_some_and(|failure| failure.stage == Stage::Startup)
-            || queue_was_full(row));
+            || queue_was_full(row)
+            || kernel::peak(row, sampled::UNIX_QUEUED).is_some_and(kernel::was_full));
     let count = match &said {
         Some(seen) if connecting || counted > 0 => seen.count.max(counted),
         Some(_) | None if counted > 0 => counted,
         Some(_) | None => return None,
     };
-    let backlog = row.number(Fact::Backlog);
+    let peak = kernel::peak(row, sampled::UNIX_QUEUED);
+    let backlog = row
+        .number(Fact::Backlog)
+        .or_else(|| kernel::reading(row.record, "listener.unix.backlog"));
     let clients = u64::from(row.result.axes.clients);
     let capacity = backlog.map_or_else(|| "its backlog".to_owned(), |b| format!("{}", b + 1));
     let wanted = clients.max(2).saturating_sub(1);
     Some(
         Finding::about(row, "UNIX_BACKLOG_EAGAIN", Severity::Error)
             .with("failed_connects", count)
+            .explains(count)
+            .with_known("longest_queue_seen", peak.map(|peak| peak.peak))
             .with("clients", clients)
             .with_known("backlog", backlog)
             .with_known("waiting_now", row.number(Fact::BacklogQueued))
@@ -113,7 +121,7 @@ mod tests {
             "Resource temporarily unavailable (os error 11)",
         );
         record.strategies[0].failure.as_mut().unwrap().stage = Stage::Round;
-        assert_eq!(codes(&record), ["UNEXPLAINED"]);
+        assert_eq!(codes(&record), ["SLOW_SERVER_READ_TIMEOUT"]);
         let record = failed("phpredis/connect/tcp", "io", "Resource temporarily unavailable");
         assert_eq!(codes(&record), ["UNEXPLAINED"]);
     }

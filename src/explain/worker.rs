@@ -68,6 +68,8 @@ fn check(row: &Row<'_>) -> Option<Finding> {
             "only events belong on standard output; send the rest to standard error (PHP: -d display_errors=stderr)"
                 .to_owned(),
         ),
+        // The limit that forbade the process is told by its own rule.
+        FailureKind::NotStarted if failure.errno.as_deref() == Some("EAGAIN") => return None,
         FailureKind::NotStarted => (
             "WORKER_NOT_STARTED",
             format!("the client program could not be started: {}", failure.message),

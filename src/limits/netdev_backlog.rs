@@ -3,7 +3,7 @@
 
 use super::reading::Reading;
 use super::{Limit, Load};
-use crate::proc::{ReadError, Root, sysctl};
+use crate::proc::{Root, net, sysctl};
 use crate::record::LimitReading;
 
 pub(super) struct NetdevBacklog;
@@ -28,43 +28,12 @@ impl Limit for NetdevBacklog {
         }
         match (
             sysctl::integer(root, "net.core.netdev_max_backlog"),
-            dropped(root),
+            net::softnet_dropped(root),
         ) {
             (Ok(max), Ok(dropped)) => reading.not_applicable(format!(
                 "{max} packets per CPU; not a matter of planning; {dropped} dropped since boot"
             )),
             (Err(e), _) | (_, Err(e)) => reading.unknown(e.to_string()),
         }
-    }
-}
-
-/// Packets dropped for a full backlog, all CPUs.
-fn dropped(root: &Root) -> Result<u64, ReadError> {
-    const PATH: &str = "proc/net/softnet_stat";
-    let text = root.read(PATH)?;
-    let mut sum = 0_u64;
-    for line in text.lines() {
-        let column = line
-            .split_whitespace()
-            .nth(1)
-            .and_then(|word| u64::from_str_radix(word, 16).ok());
-        sum = sum.saturating_add(column.ok_or_else(|| ReadError::content(PATH, "columns of numbers", line))?);
-    }
-    Ok(sum)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::proc::testing::Tree;
-
-    #[test]
-    fn drops_of_all_cpus_are_added() {
-        let tree = Tree::new().with(
-            "proc/net/softnet_stat",
-            "0010665a 0000000a 1\n000fcab2 00000001 0\n",
-        );
-        assert_eq!(dropped(&tree.root()).unwrap(), 11);
-        assert!(dropped(&Tree::new().with("proc/net/softnet_stat", "1\n").root()).is_err());
     }
 }

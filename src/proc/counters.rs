@@ -5,12 +5,23 @@ use std::collections::BTreeMap;
 use super::process::Who;
 use super::{Root, cgroup, net, sysctl};
 
+/// Settings that decide what a counter means.
+pub const SETTINGS: &[&str] = &[
+    "net.core.somaxconn",
+    "net.ipv4.tcp_syncookies",
+    "net.ipv4.tcp_abort_on_overflow",
+    "net.ipv4.tcp_max_syn_backlog",
+];
+
 /// Reads the counters as process `pid` sees them (the server, so that its network namespace and its
 /// groups are meant), or as this process does:
 ///
 /// * `TcpExt.*`, `IpExt.*` from `netstat`, `Tcp.*` and the other groups of `snmp`;
 /// * `sockstat.TCP.tw`, `sockstat.TCP.inuse` …: readings, not counters;
-/// * `fs.file-nr`: open files of the machine, a reading;
+/// * `fs.file-nr`, `fs.file-max`: open files of the machine and their limit, readings;
+/// * `net.core.somaxconn` and the other settings of [`SETTINGS`], readings of this process's namespace;
+/// * `nf_conntrack.count`, `nf_conntrack.max`: readings; `nf_conntrack.drop`; `softnet.dropped`;
+/// * `vmstat.oom_kill`: processes killed for memory on the whole machine;
 /// * `pids.events.max`, `cpu.stat.nr_throttled`, `cpu.stat.throttled_usec`, `memory.events.oom_kill`.
 ///
 /// What cannot be read is left out, so that a missing name means "not measured".
@@ -23,6 +34,29 @@ pub fn counters(root: &Root, pid: Option<i32>) -> BTreeMap<String, u64> {
     out.extend(net::sockstat(root, who).unwrap_or_default());
     if let Ok(file_nr) = sysctl::integers(root, "fs.file-nr", 3) {
         out.insert("fs.file-nr".to_owned(), file_nr[0]);
+        out.insert("fs.file-max".to_owned(), file_nr[2]);
+    }
+    for name in SETTINGS {
+        if let Ok(value) = sysctl::integer(root, name) {
+            out.insert((*name).to_owned(), value);
+        }
+    }
+    for (name, setting) in [("count", "nf_conntrack_count"), ("max", "nf_conntrack_max")] {
+        if let Ok(value) = sysctl::integer(root, &format!("net.netfilter.{setting}")) {
+            out.insert(format!("nf_conntrack.{name}"), value);
+        }
+    }
+    if let Ok(text) = root.read("proc/vmstat") {
+        let kills = text
+            .lines()
+            .find_map(|line| sysctl::whole(line.strip_prefix("oom_kill ")?.trim()));
+        out.extend(kills.map(|kills| ("vmstat.oom_kill".to_owned(), kills)));
+    }
+    if let Ok(drops) = net::conntrack_drops(root) {
+        out.insert("nf_conntrack.drop".to_owned(), drops);
+    }
+    if let Ok(dropped) = net::softnet_dropped(root) {
+        out.insert("softnet.dropped".to_owned(), dropped);
     }
     out
 }
@@ -49,7 +83,8 @@ mod tests {
     fn what_is_missing_is_left_out() {
         let tree = Tree::defaults().with("proc/9/net/netstat", "TcpExt: A B\nTcpExt: 1\n");
         let counters = counters(&tree.root(), Some(9));
-        assert_eq!(counters.len(), 1);
         assert_eq!(counters["fs.file-nr"], 1500);
+        assert_eq!(counters["net.core.somaxconn"], 4096);
+        assert_eq!(counters.len(), 3, "{counters:?}");
     }
 }

@@ -8,6 +8,7 @@ pub mod counters;
 mod error;
 pub mod host;
 pub mod net;
+pub mod pressure;
 pub mod process;
 pub mod processes;
 mod root;

@@ -69,6 +69,48 @@ pub fn sockstat(root: &Root, who: Who) -> Result<BTreeMap<String, u64>, ReadErro
     Ok(out)
 }
 
+/// Packets that the packet filter dropped because its table of connections was full, over all CPUs: the
+/// column `drop` of `/proc/net/stat/nf_conntrack`, whose numbers are hexadecimal.
+///
+/// # Errors
+/// An unreadable file (connection tracking not loaded), or one without that column.
+pub fn conntrack_drops(root: &Root) -> Result<u64, ReadError> {
+    const PATH: &str = "proc/net/stat/nf_conntrack";
+    let text = root.read(PATH)?;
+    let mut lines = text.lines();
+    let column = lines
+        .next()
+        .and_then(|head| head.split_whitespace().position(|name| name == "drop"))
+        .ok_or_else(|| ReadError::content(PATH, "a column drop", &text))?;
+    hex_column(PATH, lines, column)
+}
+
+/// Packets that did not fit into a CPU's backlog (`netdev_max_backlog`), over all CPUs: the second column
+/// of `/proc/net/softnet_stat`.
+///
+/// # Errors
+/// An unreadable or odd file.
+pub fn softnet_dropped(root: &Root) -> Result<u64, ReadError> {
+    const PATH: &str = "proc/net/softnet_stat";
+    let text = root.read(PATH)?;
+    if text.trim().is_empty() {
+        return Err(ReadError::content(PATH, "a line for each CPU", &text));
+    }
+    hex_column(PATH, text.lines(), 1)
+}
+
+fn hex_column<'a>(path: &str, lines: impl Iterator<Item = &'a str>, column: usize) -> Result<u64, ReadError> {
+    lines
+        .filter(|line| !line.trim().is_empty())
+        .map(|line| {
+            line.split_whitespace()
+                .nth(column)
+                .and_then(|word| u64::from_str_radix(word, 16).ok())
+                .ok_or_else(|| ReadError::content(path, "hexadecimal numbers", line))
+        })
+        .try_fold(0, |sum: u64, n| Ok(sum.saturating_add(n?)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::Tree;
@@ -114,6 +156,29 @@ mod tests {
         for text in ["", "TCP: inuse\n", "TCP inuse 1\n", "TCP: inuse -1\n"] {
             let tree = Tree::new().with("proc/self/net/sockstat", text);
             assert!(sockstat(&tree.root(), Who::Me).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn drops_are_added_over_the_cpus() {
+        let tree = Tree::new()
+            .with(
+                "proc/net/stat/nf_conntrack",
+                "entries  searched found drop early_drop\n00000014 0 0 00000003 0\n00000014 0 0 0000000a 0\n",
+            )
+            .with(
+                "proc/net/softnet_stat",
+                "00000010 00000002 0\n00000010 00000001 0\n",
+            );
+        assert_eq!(conntrack_drops(&tree.root()).unwrap(), 13);
+        assert_eq!(softnet_dropped(&tree.root()).unwrap(), 3);
+        for text in ["", "entries found\n1 2\n", "drop\nxyz\n", "a drop\n1\n"] {
+            let tree = Tree::new().with("proc/net/stat/nf_conntrack", text);
+            assert!(conntrack_drops(&tree.root()).is_err(), "{text:?}");
+        }
+        for text in ["", "1\n", "1 -2\n"] {
+            let tree = Tree::new().with("proc/net/softnet_stat", text);
+            assert!(softnet_dropped(&tree.root()).is_err(), "{text:?}");
         }
     }
 

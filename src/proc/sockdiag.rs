@@ -79,18 +79,39 @@ pub fn listeners(root: &Root) -> Result<Vec<Listener>, ReadError> {
         return serde_json::from_str(&text)
             .map_err(|_| ReadError::content(KEPT, "a list of listeners", &text));
     }
+    let mut found = tcp_listeners()?;
+    found.extend(unix_listeners()?);
+    if let Ok(text) = serde_json::to_string_pretty(&found) {
+        root.keep(KEPT, &text);
+    }
+    Ok(found)
+}
+
+/// The TCP listeners alone, asked of the kernel now. Connections cost it nothing: it keeps listeners in a
+/// table of their own.
+///
+/// # Errors
+/// As [`listeners`].
+pub fn tcp_listeners() -> Result<Vec<Listener>, ReadError> {
     let mut found = Vec::new();
     for family in [AddressFamily::Inet, AddressFamily::Inet6] {
         query(&inet_request(family as u8), &mut |payload| {
             found.extend(inet_listener(payload));
         })?;
     }
+    Ok(found)
+}
+
+/// The UNIX stream listeners alone, asked of the kernel now. It looks through all UNIX sockets of the
+/// namespace for them, and hands over the listening ones only.
+///
+/// # Errors
+/// As [`listeners`].
+pub fn unix_listeners() -> Result<Vec<Listener>, ReadError> {
+    let mut found = Vec::new();
     query(&unix_request(), &mut |payload| {
         found.extend(unix_listener(payload))
     })?;
-    if let Ok(text) = serde_json::to_string_pretty(&found) {
-        root.keep(KEPT, &text);
-    }
     Ok(found)
 }
 

@@ -157,6 +157,7 @@ mod tests {
                 ("getpid".to_owned(), call(4, &[])),
             ]
             .into(),
+            talk: None,
         };
         let mut notes = Notes::default();
         let table = table(&phase, Some(Ops(2)), &mut notes).unwrap();

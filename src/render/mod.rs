@@ -17,9 +17,13 @@ mod json;
 mod layout;
 mod markdown;
 pub mod model;
+mod moving;
 mod number;
+pub mod plot;
 mod preflight;
+mod proofs;
 mod prose;
+mod scenario;
 mod table;
 
 use crate::record::wire::WireError;
@@ -30,6 +34,14 @@ pub use count_columns::{CountColumn, SortBy, TimeKind};
 pub use count_peers::{is_connection, on_peers};
 pub use number::{Number, Style};
 pub use prose::header;
+
+/// Outside text for a place in a page of this format: in Markdown nothing in it is markup.
+pub fn inline(text: &str, format: Format) -> String {
+    match format {
+        Format::Markdown => markdown::escaped(text),
+        Format::Table | Format::Csv | Format::Json => text.to_owned(),
+    }
+}
 
 /// The width that is written for when nobody says how wide the reader is: a file or a pipe.
 pub const DEFAULT_WIDTH: usize = 120;
@@ -99,6 +111,15 @@ pub enum RenderError {
     Json(#[from] WireError),
 }
 
+/// A line of prose in lines of at most the width of the view, each ended; whole where that has none.
+pub fn fold(text: &str, view: &View) -> String {
+    let lines = match view.width {
+        Some(width) => layout::wrap(text, width),
+        None => vec![text.to_owned()],
+    };
+    lines.iter().flat_map(|line| [line.trim_end(), "\n"]).collect()
+}
+
 /// The record in a format, ended by a newline.
 ///
 /// # Errors
@@ -157,6 +178,7 @@ pub fn report(record: &Record, view: &View) -> model::Report {
             Kind::Bench | Kind::Count | Kind::Import => prose::limits(record),
         },
         findings: prose::findings(record),
+        proofs: proofs::lines(record),
         notes: notes.into_texts(),
     }
 }

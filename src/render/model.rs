@@ -24,6 +24,8 @@ pub struct Report {
     pub limits: Vec<String>,
     /// Findings, the gravest first.
     pub findings: Vec<FoundText>,
+    /// Findings that were put to the test; a line that begins with spaces belongs to the one above.
+    pub proofs: Vec<String>,
     /// Why a cell is a dash; note `n` of a cell is entry `n - 1` here.
     pub notes: Vec<String>,
 }
@@ -136,6 +138,8 @@ pub enum Group {
     Key,
     /// Measured without a tracer.
     Speed,
+    /// What a scenario adds: counters, and what an article printed.
+    Published,
     /// Counted: totals per operation, and what the tracer cost.
     Work,
     /// Counted: one column for each system call.
@@ -152,6 +156,7 @@ impl Group {
         match self {
             Group::Key | Group::Summary => "",
             Group::Speed => "Speed, untraced",
+            Group::Published => "Beside what was published",
             Group::Work => "Work per operation",
             Group::Calls => "System calls per operation",
             Group::Errors => "Errors",
@@ -173,6 +178,16 @@ pub enum Cell {
     },
     /// A number.
     Number(Number),
+    /// A count that depends on timing: its range over passes, and the number of the note that says what it
+    /// is at native speed.
+    Moving {
+        /// The least.
+        low: Number,
+        /// The greatest.
+        high: Number,
+        /// The note; none when nobody knows it at another speed.
+        note: Option<usize>,
+    },
     /// A factor with its interval.
     Spread(Interval),
     /// Looked for, and there was nothing.
@@ -202,6 +217,9 @@ impl Cell {
                 ended: Some((status, note)),
             } => format!("{name} {}{}", status.name(), mark(*note)),
             Cell::Number(number) => number.to_string(),
+            Cell::Moving { low, high, note } => {
+                format!("{}{}", super::number::range(*low, *high), mark(*note))
+            }
             Cell::Spread(interval) => super::number::spread(interval),
             Cell::Nothing => "none".to_owned(),
             Cell::Missing(note) => format!("–{}", mark(*note)),

@@ -59,6 +59,16 @@ impl fmt::Display for Number {
     }
 }
 
+/// A range (`0.97..1.02`); one number where both ends read the same.
+pub(super) fn range(low: Number, high: Number) -> String {
+    let (low, high) = (low.to_string(), high.to_string());
+    if low == high {
+        low
+    } else {
+        format!("{low}..{high}")
+    }
+}
+
 /// An interval around a factor: the median and how far the farther end is (`0.42 ±0.01`).
 pub(super) fn spread(interval: &Interval) -> String {
     let half = interval.half_width();

@@ -30,6 +30,7 @@ pub(super) fn write(report: &Report, view: &View) -> String {
     for finding in &report.findings {
         page.finding(finding);
     }
+    page.section(&report.proofs, "  ");
     page.notes(&report.notes);
     page.banner(report);
     page.text
@@ -238,7 +239,11 @@ fn coloured(cell: &Cell, out: comfy_table::Cell) -> comfy_table::Cell {
             Status::Unverified => out.fg(Color::Yellow),
         },
         Cell::Missing(_) | Cell::Nothing => out.add_attribute(Attribute::Dim),
-        Cell::Name { ended: None, .. } | Cell::Text(_) | Cell::Number(_) | Cell::Spread(_) => out,
+        Cell::Name { ended: None, .. }
+        | Cell::Text(_)
+        | Cell::Number(_)
+        | Cell::Moving { .. }
+        | Cell::Spread(_) => out,
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub mod bpf;
 pub mod lifetime;
+pub mod namespace;
 pub mod perf;
 pub mod process;
 pub mod ptrace;

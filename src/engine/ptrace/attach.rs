@@ -20,7 +20,7 @@ use super::refusal;
 use super::state::{ProgramState, Tracee};
 use super::tracing::{Control, Job, Tracing, checked};
 use super::workers::{End, LOOK_EVERY, Workers, broken};
-use super::{affinity, availability::Rights};
+use super::{Pace, affinity, availability::Rights};
 use crate::engine::{Attachment, EngineError, Finder, Outcome, Refusal, Request};
 use crate::proc::Root;
 use crate::sys::ptrace::{Options, PtraceError, Stop, Stopped, SyscallStop};
@@ -258,6 +258,7 @@ impl Tracing {
                 table,
                 call: None,
                 own_affinity: false,
+                polls: 0,
                 fresh: true,
             },
         );
@@ -354,6 +355,7 @@ impl PtraceAttachment {
                     pids
                 })),
                 request: request.clone(),
+                pace: Pace::Detail,
                 filter: Vec::new(),
                 no_new_privs: false,
                 may_trace_privileged: rights.may_trace_all,

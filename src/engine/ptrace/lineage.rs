@@ -104,6 +104,7 @@ impl Tracing {
                 table,
                 call: None,
                 own_affinity,
+                polls: 0,
                 fresh: false,
             },
         );
@@ -210,7 +211,7 @@ impl Tracing {
             return;
         };
         if let Some(slot) = tracee.call.and_then(|call| call.slot) {
-            self.programs[tracee.program].counts.slot(slot).never_returned();
+            self.counts.slot(slot).never_returned();
         }
         self.descriptors.release(tracee.table);
     }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use nix::unistd::Pid;
 
-use super::counts::{Counts, SlotRef};
+use super::counts::SlotRef;
 use super::descriptors::{Owner, TableId};
 use super::roles::Role;
 use super::window::WindowState;
@@ -26,6 +26,8 @@ pub(super) struct Tracee {
     pub(super) call: Option<InCall>,
     /// Whether it has set its affinity itself, which is then left alone and shown as it is.
     pub(super) own_affinity: bool,
+    /// Waits in a row that were given no time and reported nothing.
+    pub(super) polls: u64,
     /// Whether it was attached to and has not stopped since.
     pub(super) fresh: bool,
 }
@@ -65,8 +67,6 @@ pub(super) struct ProgramState {
     pub(super) starting: Option<Child>,
     /// The measured window.
     pub(super) window: WindowState,
-    /// The counts.
-    pub(super) counts: Counts,
     /// How the root ended.
     pub(super) exit: Option<Exit>,
     /// CPU time at the end of the root.
@@ -81,7 +81,6 @@ impl ProgramState {
             root: child.pid(),
             starting: Some(child),
             window: WindowState::new(window),
-            counts: Counts::default(),
             exit: None,
             usage: None,
         }
@@ -94,7 +93,6 @@ impl ProgramState {
             root,
             starting: None,
             window: WindowState::new(Window::Whole),
-            counts: Counts::default(),
             exit: None,
             usage: None,
         }

@@ -14,12 +14,13 @@ use nix::unistd::Pid;
 
 use super::affinity::{Change, Crowd, Pin};
 use super::attach::Search;
+use super::counts::Counts;
 use super::descriptors::Descriptors;
 use super::fast::FastMap;
 use super::peers::Peers;
 use super::roles::{Role, Roles};
 use super::state::{InCall, ProgramState, Tracee};
-use super::{Observer, availability};
+use super::{Observer, Pace, availability};
 use crate::engine::start::{self, ChildEnds};
 use crate::engine::{EngineError, EngineKind, Exit, Finder, Pipes, Program, Request};
 use crate::proc::Root;
@@ -48,6 +49,8 @@ pub(super) struct Job {
     pub(super) find: Option<Finder>,
     /// What to count.
     pub(super) request: Request,
+    /// How much of each call to look at.
+    pub(super) pace: Pace,
     /// The seccomp filter; empty to stop at every call.
     pub(super) filter: Vec<libc::sock_filter>,
     /// Whether a filter needs `no_new_privs`.
@@ -99,6 +102,8 @@ pub(super) struct Tracing {
     pub(super) roles: Roles,
     pub(super) tracees: FastMap<i32, Tracee>,
     pub(super) programs: Vec<ProgramState>,
+    /// Those of all programs together: nobody asks for one alone, and a thousand would take their room each.
+    pub(super) counts: Counts,
     pub(super) descriptors: Descriptors,
     pub(super) peers: Peers,
     pub(super) crowd: Crowd,
@@ -134,6 +139,7 @@ impl Tracing {
             roles: Roles::new(&job.request.selection),
             tracees: FastMap::default(),
             programs: Vec::new(),
+            counts: Counts::default(),
             descriptors: Descriptors::new(),
             peers: Peers::default(),
             crowd: Crowd::new(Instant::now()),
@@ -254,13 +260,14 @@ impl Tracing {
             table: self.descriptors.fresh(),
             call: None,
             own_affinity: false,
+            polls: 0,
             fresh: false,
         };
         if self.job.filter.is_empty() {
             // Without a filter nothing stops before the exec event, which is inside the call.
             let execve = Syscall::native(libc::SYS_execve);
             tracee.call = Some(InCall {
-                slot: Some(program.counts.enter(program.window.phase(), execve)),
+                slot: Some(self.counts.enter(program.window.phase(), execve)),
                 role: Role::Exec,
                 native: true,
                 args: [0; 6],
@@ -465,10 +472,9 @@ impl Tracing {
         // None are left but where tracees were let go and did not stop for it.
         let left: Vec<i32> = self.tracees.keys().copied().collect();
         left.into_iter().for_each(|tid| self.forget(Pid::from_raw(tid)));
-        let mut tallies = PhaseTallies::default();
+        let tallies = self.counts.tallies(&self.peers);
         let mut programs = Vec::with_capacity(self.programs.len());
         for program in &self.programs {
-            tallies.merge(&program.counts.tallies(&self.peers));
             // A root without an exit status can only be one that vanished with its tracer thread.
             let exit = program.exit.unwrap_or(Exit::Signal(libc::SIGKILL));
             programs.push((program.index, exit, program.usage, program.window.length()));

@@ -45,9 +45,17 @@ fn log(trace: &Trace<'_>) -> Option<Finding> {
             .with("turns_with_several_sends", peer.turns_with_several_sends)
             .with("turns", peer.turns)
             .says(format!(
-                "{} of {} requests to {name} left in two or more sends, up to {}",
-                peer.turns_with_several_sends, peer.turns, peer.most_sends_in_turn
+                "{} of {} requests to {name} left in two or more sends, up to {}{}",
+                peer.turns_with_several_sends,
+                peer.turns,
+                peer.most_sends_in_turn,
+                if peer.largest_send == 8192 {
+                    "; none is larger than 8192 bytes, which is what a PHP stream writes at once"
+                } else {
+                    ""
+                }
             ))
+            .with("largest_send_bytes", peer.largest_send)
             .try_next("one send per request: a larger buffer, writev, or TCP_CORK"),
     )
 }

@@ -3,6 +3,7 @@
 use super::super::finding::{Doc, Finding, Rule, Severity};
 use super::super::row::round2;
 use super::{Table, Trace, WAITS, plural, traces};
+use crate::import::facts::Wait;
 use crate::record::Record;
 
 pub(super) struct KnownTimeouts;
@@ -115,7 +116,7 @@ fn millis(nanos: u64) -> String {
 }
 
 /// What a wait of that length usually is.
-fn famous(nanos: u64, connect: bool) -> Option<&'static str> {
+pub(in crate::explain) fn famous(nanos: u64, connect: bool) -> Option<&'static str> {
     KNOWN
         .iter()
         .find(|known| nanos.abs_diff(known.nanos) <= known.within && (!known.connect_only || connect))
@@ -136,7 +137,17 @@ fn timeouts(trace: &Trace<'_>) -> Option<Finding> {
                 (wait, format!("the client's own time-out of {ms} ms ended it"))
             })
     };
-    let (wait, what) = famous.or_else(own)?;
+    // Whoever sets a time-out sets one shorter than this.
+    let kernels = || {
+        let given_up =
+            |wait: &&Wait| wait.in_vain && wait.timeout_ms.is_none() && wait.length.0 >= 100 * SECOND;
+        waits().find(given_up).map(|wait| {
+            let what = "no time-out of the client's own ended it: the kernel gave up after its retransmissions \
+                        (net.ipv4.tcp_retries2)";
+            (wait, what.to_owned())
+        })
+    };
+    let (wait, what) = famous.or_else(own).or_else(kernels)?;
     let to = if wait.peer.is_empty() {
         String::new()
     } else {
