@@ -5,6 +5,7 @@ mod attach;
 pub mod bench;
 pub mod calls;
 pub mod count;
+mod count_ops;
 mod count_result;
 mod count_server;
 pub mod counting;

@@ -11,6 +11,7 @@
 
 mod affinity;
 mod attach;
+mod attachment;
 mod availability;
 mod calls;
 mod counts;
@@ -77,7 +78,7 @@ impl Engine for Ptrace {
     }
 
     fn attach(&self, find: Finder, request: &Request) -> Result<Box<dyn Attachment>, EngineError> {
-        Ok(Box::new(attach::PtraceAttachment::begin(&find, request)?))
+        Ok(Box::new(attachment::PtraceAttachment::begin(&find, request)?))
     }
 }
 
