@@ -114,8 +114,15 @@ fn views_change_what_they_say_they_change() {
         ],
         ..View::default()
     };
+    let peers = View {
+        peers: true,
+        header: false,
+        ..View::default()
+    };
     let mut failures = Vec::new();
     for (name, file, view) in [
+        ("bench-mixed", "bench-mixed.peers.txt", &peers),
+        ("count-ops", "count-ops.peers.txt", &peers),
         ("bench-mixed", "bench-mixed.all.txt", &all),
         ("bench-mixed", "bench-mixed.colour.txt", &terminal),
         ("count", "count.by-errors.txt", &by_errors),
