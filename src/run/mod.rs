@@ -165,42 +165,44 @@ impl Bench<'_> {
         live * (rounds + u64::from(self.counting.is_ok()))
     }
 
-    /// The heaviest row, in the terms of the limits, with the highest rate of connects that was measured.
-    fn load(&self, states: &[RowState]) -> Load {
-        let per_op = |row: &&Row| row.strategy.mode.connect == Connect::PerOp;
-        let tcp = |row: &&Row| row.strategy.transport == Transport::Tcp;
-        let heaviest = self
-            .rows
-            .iter()
-            .max_by_key(|row| (per_op(row), tcp(row), row.clients));
-        let endpoint = heaviest.and_then(|row| self.server.endpoint(row.strategy.transport));
-        let load = endpoint.map(Load::to).unwrap_or_default();
-        Load {
-            processes: self
-                .rows
-                .iter()
-                .map(|row| u64::from(row.clients))
-                .max()
-                .unwrap_or(1),
-            connect_per_op: self.rows.iter().any(|row| per_op(&row)),
-            connects_per_second: self
-                .rows
-                .iter()
-                .zip(states)
-                .filter(|(row, _)| per_op(row) && tcp(row))
-                .filter_map(|(_, state)| state.median())
-                .map(|rate| rate as u64)
-                .max(),
-            server_pid: self.server.pid(),
-            server: limits::Witness {
-                answered: true,
-                named: self.server.info().settings.clone(),
-                pid: self.server.pid(),
-                ..limits::Witness::default()
-            }
-            .facts(&Root::live()),
-            ..load
+    /// The rows in the terms of the limits: a load for each way to connect, with the most clients that
+    /// connect so and the highest rate of connections that was measured.
+    fn loads(&self, states: &[RowState]) -> Vec<Load> {
+        let server = limits::Witness {
+            answered: true,
+            named: self.server.info().settings.clone(),
+            pid: self.server.pid(),
+            ..limits::Witness::default()
         }
+        .facts(&Root::live());
+        let mut loads = Vec::new();
+        for transport in Transport::SOCKETS {
+            let Some(endpoint) = self.server.endpoint(transport) else {
+                continue;
+            };
+            for per_op in [false, true] {
+                let alike = |row: &Row| {
+                    row.strategy.transport == transport
+                        && (row.strategy.mode.connect == Connect::PerOp) == per_op
+                };
+                let rows = self.rows.iter().zip(states).filter(|(row, _)| alike(row));
+                let Some(clients) = rows.clone().map(|(row, _)| u64::from(row.clients)).max() else {
+                    continue;
+                };
+                let rates = rows
+                    .filter_map(|(_, state)| state.median())
+                    .map(|rate| rate as u64);
+                loads.push(Load {
+                    processes: clients,
+                    connect_per_op: per_op,
+                    connects_per_second: rates.max().filter(|_| per_op && transport == Transport::Tcp),
+                    server_pid: self.server.pid(),
+                    server: server.clone(),
+                    ..Load::to(endpoint)
+                });
+            }
+        }
+        loads
     }
 
     fn counters(&mut self, root: &Root) -> BTreeMap<String, u64> {
@@ -289,7 +291,7 @@ impl Bench<'_> {
             server: Some(self.server.info().clone()),
             plan: self.settings.plan.clone(),
             strategies,
-            limits: limits::check_bench(&Root::live(), &self.load(states)),
+            limits: limits::check_bench(&Root::live(), &self.loads(states)),
             counters: Counters {
                 before: frame.before.clone(),
                 after: self.counters(&Root::live()),
