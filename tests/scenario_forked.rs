@@ -87,7 +87,7 @@ fn every_increment_is_accounted_for() {
     );
     for text in [
         "×published",
-        "903 505",
+        "903505",
         "all ended",
         "published as an error: Redis server went away",
     ] {
