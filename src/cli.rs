@@ -12,8 +12,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::cmd::count::CountArgs;
 use crate::cmd::preflight::PreflightArgs;
 use crate::import::ImportFormat;
+use crate::plan::scenario::Scale;
 use crate::render::Format;
 use crate::strategy::contract::{Op, PayloadKind, Serializer};
+use crate::units::parse_span;
 
 /// Runs real client programs against a real server and counts the system calls each makes per operation.
 #[derive(Debug, Parser)]
@@ -45,7 +47,7 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Read tables and logs of other tools (strace, dtruss, perf trace, truss, ktrace, ltrace, syscount …)
     Import(ImportArgs),
-    /// Show strategies and engines: what is ready on this machine, and for what is not, why
+    /// Show strategies, engines and scenarios: what is ready on this machine, and for what is not, why
     List(ListArgs),
     /// Print the JSON Schema of the record that `-o` writes
     Schema,
@@ -72,11 +74,28 @@ pub enum EngineChoice {
     Auto,
     /// Native ptrace: every call, errno and time, no rights needed
     Ptrace,
+    /// Native ptrace with half the stops: every call, but no errno, time or peers
+    PtraceCounts,
     /// The kernel counts every call by BPF programs; needs CAP_BPF and CAP_PERFMON
     Bpf,
     /// The kernel counts a few chosen calls, mostly without rights (see `systally setup`)
     Perf,
+    /// Reads the log of an installed strace: every call, errno and time, and slowly
+    Strace,
     /// Do not count, only time
+    None,
+}
+
+/// Which engine recounts at nearly native speed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum WitnessChoice {
+    /// The best one that may run here, when the engine that counts slows the client
+    Auto,
+    /// All calls and errnos; needs CAP_BPF and CAP_PERFMON
+    Bpf,
+    /// The calls made most, mostly without rights (see `systally setup`)
+    Perf,
+    /// Do not recount
     None,
 }
 
@@ -87,6 +106,27 @@ pub struct BenchArgs {
     /// [default: every default mode of every client]
     #[arg(value_name = "STRATEGY")]
     pub strategies: Vec<String>,
+
+    /// A published comparison by its name, or a file of your own (`systally list scenarios`); STRATEGY
+    /// then picks of its rows
+    #[arg(long, value_name = "NAME|FILE.toml", conflicts_with_all = [
+        "program", "clients", "requests", "pipeline", "data_size", "payload", "serializer", "keyspace",
+        "tests", "keep_alive", "seed", "duration", "counted_requests", "baseline",
+    ])]
+    pub scenario: Option<String>,
+
+    /// Do F times the work of the scenario: fewer operations for each client, down to 10, then fewer clients
+    #[arg(long, value_name = "F", requires = "scenario")]
+    pub scale: Option<Scale>,
+
+    /// Set what the article printed beside today's figures
+    #[arg(long, requires = "scenario")]
+    pub published: bool,
+
+    /// Length of the listen queues of the private server
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_535),
+          conflicts_with_all = ["host", "port", "socket", "uri"])]
+    pub tcp_backlog: Option<u32>,
 
     /// A program of your own that keeps the worker contract, after `--`
     #[arg(last = true, value_name = "CMD")]
@@ -100,13 +140,13 @@ pub struct BenchArgs {
     #[command(flatten)]
     pub load: LoadArgs,
 
-    /// Timed rounds per strategy
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub runs: u32,
+    /// Timed rounds per strategy [default: 5, or what the scenario says]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub runs: Option<u32>,
 
-    /// Rounds before timing begins, not kept
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=1_000))]
-    pub warmup: u32,
+    /// Rounds before timing begins, not kept [default: 1, or what the scenario says]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_000))]
+    pub warmup: Option<u32>,
 
     /// Length of a timed round, with its unit (`200ms`, `2s`), when -n does not set the operations
     /// [default: the whole run takes about 15 s]
@@ -117,9 +157,10 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub counted_requests: Option<u64>,
 
-    /// Longest wait for a worker: to connect, and beyond the time a round should take
-    #[arg(long, value_name = "SPAN", value_parser = parse_span, default_value = "30s")]
-    pub timeout: Duration,
+    /// Longest wait for a worker: to connect, and beyond the time a round should take [default: 30s, or
+    /// what the scenario says]
+    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
+    pub timeout: Option<Duration>,
 
     /// The row that others are compared with [default: the first one measured]
     #[arg(long, value_name = "STRATEGY", visible_alias = "reference")]
@@ -128,6 +169,14 @@ pub struct BenchArgs {
     /// What counts the system calls
     #[arg(long, value_enum, default_value_t = EngineChoice::Auto)]
     pub engine: EngineChoice,
+
+    /// What recounts the same work at nearly native speed, to show which counts tracing changed
+    #[arg(long, value_enum, default_value_t = WitnessChoice::Auto)]
+    pub witness: WitnessChoice,
+
+    /// How often each row is counted and recounted; counts that differ are shown as ranges
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub counted_runs: u32,
 
     /// Put suspected limits to the test afterwards: the same load by turns with nothing changed and with
     /// only that limit raised, in a network namespace of its own with a second server
@@ -169,7 +218,8 @@ pub struct ServerArgs {
     #[arg(short = 's', long, visible_short_alias = 'S', value_name = "PATH")]
     pub socket: Option<PathBuf>,
 
-    /// Server as a URI: redis://[user:password@]host[:port] or unix:///path
+    /// Server as a URI: redis://[user:password@]host[:port], unix:///path, memcached://host[:port] or
+    /// memcached+unix:///path
     #[arg(short = 'u', long, value_name = "URI", hide_env_values = true)]
     pub uri: Option<String>,
 
@@ -215,6 +265,11 @@ pub struct LoadArgs {
     #[arg(short = 'd', long, value_name = "BYTES", value_delimiter = ',', default_value = "4",
           value_parser = clap::value_parser!(u64).range(1..=104_857_600))]
     pub data_size: Vec<u64>,
+
+    /// Servers that clients which shard spread their keys over
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "3",
+          value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub shards: Vec<u32>,
 
     /// Shape of a value
     #[arg(long, value_enum, default_value_t = PayloadKind::String)]
@@ -280,9 +335,17 @@ pub struct OutputArgs {
     #[arg(long, value_name = "FILE")]
     pub export_json: Option<PathBuf>,
 
+    /// Also draw the throughput as SVG: by servers, clients or pipeline depth where these vary
+    #[arg(long, value_name = "FILE")]
+    pub export_svg: Option<PathBuf>,
+
     /// A column for every system call
     #[arg(long)]
     pub all: bool,
+
+    /// A table for each strategy of its calls by what their descriptor leads to
+    #[arg(long)]
+    pub peers: bool,
 
     /// Only the table: no header, no progress
     #[arg(short = 'q', long)]
@@ -345,6 +408,10 @@ pub struct ListArgs {
     #[arg(value_enum)]
     pub what: Option<ListWhat>,
 
+    /// Print the file of this scenario, to copy and change
+    #[arg(long, value_name = "NAME", conflicts_with = "measure")]
+    pub show: Option<String>,
+
     /// Measure what a counted call costs under each engine on this machine now
     #[arg(long)]
     pub measure: bool,
@@ -361,6 +428,8 @@ pub enum ListWhat {
     Strategies,
     /// Engines
     Engines,
+    /// Published comparisons that `bench --scenario` runs
+    Scenarios,
     /// Output formats
     Formats,
 }
@@ -395,27 +464,6 @@ pub struct LoopArgs {
     pub calls: u64,
 }
 
-/// Reads a span of time with its unit: `250ms`, `2s`, `1.5s`, `2m`.
-fn parse_span(text: &str) -> Result<Duration, String> {
-    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
-    let scale = match unit {
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "m" | "min" => 60.0,
-        "" => return Err("a unit is needed: 200ms, 2s, 1m".to_owned()),
-        other => return Err(format!("unknown unit '{other}'; use us, ms, s or m")),
-    };
-    let value: f64 = number
-        .parse()
-        .map_err(|_| format!("'{number}' is not a number"))?;
-    let seconds = value * scale;
-    if !(1e-3..=86_400.0).contains(&seconds) {
-        return Err("must lie between 1ms and 24 hours".to_owned());
-    }
-    Ok(Duration::from_secs_f64(seconds))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -424,14 +472,5 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn a_span_needs_a_unit_and_a_sane_value() {
-        assert_eq!(parse_span("250ms"), Ok(Duration::from_millis(250)));
-        assert_eq!(parse_span("1.5s"), Ok(Duration::from_millis(1500)));
-        for bad in ["", "5", "-1s", "1h", "nans", "infs", "0s", "1e9s", "ms"] {
-            assert!(parse_span(bad).is_err(), "{bad}");
-        }
     }
 }

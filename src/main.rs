@@ -7,10 +7,21 @@ use systally::cli::{Cli, Command};
 use systally::cmd;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // Help and version are answers, and an answer that could not be given is a failure.
+        Err(answer) => {
+            let code = match (answer.print(), u8::try_from(answer.exit_code())) {
+                (Ok(()), Ok(code)) => code,
+                (Err(_), Ok(code)) if code > 0 => code,
+                (Err(_), _) | (Ok(()), Err(_)) => cmd::Code::Failed.number(),
+            };
+            return ExitCode::from(code);
+        }
+    };
     let result = match cli.command {
         Command::Bench(mut args) => cmd::bench::run(&mut args),
-        Command::Count(args) => cmd::count::run(&args),
+        Command::Count(mut args) => cmd::count::run(&mut args),
         Command::Preflight(mut args) => cmd::preflight::run(&mut args),
         Command::Explain(args) => cmd::explain::run(&args),
         Command::Import(args) => cmd::import::run(&args),

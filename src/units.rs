@@ -183,9 +183,42 @@ pub fn escape(text: &str, limit: usize) -> String {
     out
 }
 
+/// Reads a span of time with its unit: `250ms`, `2s`, `1.5s`, `2m`.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub fn parse_span(text: &str) -> Result<Duration, String> {
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
+    let scale = match unit {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "" => return Err("a unit is needed: 200ms, 2s, 1m".to_owned()),
+        other => return Err(format!("unknown unit '{other}'; use us, ms, s or m")),
+    };
+    let value: f64 = number
+        .parse()
+        .map_err(|_| format!("'{number}' is not a number"))?;
+    let seconds = value * scale;
+    if !(1e-3..=86_400.0).contains(&seconds) {
+        return Err("must lie between 1ms and 24 hours".to_owned());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_span_needs_a_unit_and_a_sane_value() {
+        assert_eq!(parse_span("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(parse_span("1.5s"), Ok(Duration::from_millis(1500)));
+        for bad in ["", "5", "-1s", "1h", "nans", "infs", "0s", "1e9s", "ms"] {
+            assert!(parse_span(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn nanos_pick_a_readable_unit() {

@@ -486,12 +486,13 @@ impl Bench {
     }
 
     fn servers(&self, strategy: &Strategy) -> Option<Vec<Endpoint>> {
-        let server = match (strategy.client.store(), strategy.transport) {
+        let server = match (strategy.store(), strategy.transport) {
             (Store::None, _) | (_, Transport::Local) => return Some(Vec::new()),
             (Store::Redis, Transport::Tcp) => self.redis.tcp(),
             (Store::Redis, Transport::Unix) => self.redis.unix(),
             (Store::Memcached, Transport::Tcp) => self.memcached.as_ref()?.tcp(),
             (Store::Memcached, Transport::Unix) => self.memcached.as_ref()?.unix(),
+            (Store::Cluster | Store::Shards | Store::Twemproxy, _) => return None,
         };
         Some(vec![server])
     }

@@ -6,7 +6,7 @@ use systally::import::{ImportFormat, import, into_record};
 use systally::record::wire;
 
 /// Runs one input; `from` names the importer, else the content does.
-pub fn run(from: Option<ImportFormat>, data: &[u8]) {
+pub(crate) fn run(from: Option<ImportFormat>, data: &[u8]) {
     let Ok(imported) = import(Box::new(std::io::Cursor::new(data.to_vec())), from) else {
         return;
     };

@@ -10,23 +10,32 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::cli::{BenchArgs, EngineChoice, LoadArgs, OutputArgs, ServerArgs};
-use crate::engine::{self, Availability, Engine, EngineKind};
+use crate::cli::{BenchArgs, LoadArgs, OutputArgs, ServerArgs};
+use crate::engine::{self, EngineKind};
 use crate::plan::rows::{Common, Matrix, Row, rows};
 use crate::record::{PlanInfo, Record, ServerOrigin, Status, wire};
 use crate::render::{self, Format, View};
 use crate::run::interrupt::Interrupt;
 use crate::run::prove::arm::Groups;
-use crate::run::{Bench, Progress, RoundLength, Save, Settings};
-use crate::server::{PrivateOptions, Server, ServerChoice, ServerError, Target};
-use crate::strategy::contract::{Connect, KeyOrder, Keys};
-use crate::strategy::{Registry, ScriptSource, Strategy, program_strategies};
+use crate::run::{Bench, Progress, RoundLength, Save, Settings, out_of_reach};
+use crate::server::{
+    Backend, Named, Place, PrivateOptions, ServerChoice, ServerError, Servers, Target, Wanted,
+};
+use crate::strategy::contract::{Connect, Endpoint, KeyOrder, Keys, Store};
+use crate::strategy::{Presence, Registry, ScriptSource, Strategy, program_strategies};
 use crate::sys::namespace::set_open_files_of;
 
-use super::{Code, CommandError, CommandResult, WithCode, print, prove, secrets, terminal, warn};
+use super::{
+    Code, CommandError, CommandResult, WithCode, counting, print, prove, scenario, secrets, terminal, warn,
+};
 
 /// What all timed rounds together take when nobody sets their length.
 const DEFAULT_TOTAL: Duration = Duration::from_secs(11);
+
+/// Rounds and patience when nobody sets them.
+pub(super) const DEFAULT_RUNS: u32 = 5;
+pub(super) const DEFAULT_WARMUP: u32 = 1;
+pub(super) const DEFAULT_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Keys when `-r` does not give their number; few enough to preload, many enough for shards.
 const DEFAULT_KEYS: u64 = 1_000;
@@ -55,9 +64,35 @@ pub(super) struct Within {
 }
 
 impl Within {
+    /// The servers of the run, set up as the test wants them.
+    fn servers(&self, wanted: Wanted) -> Wanted {
+        let options = |asked: PrivateOptions| PrivateOptions {
+            tcp_backlog: self.options.tcp_backlog.or(asked.tcp_backlog),
+            maxclients: self.options.maxclients.or(asked.maxclients),
+            nofile: self.options.nofile.or(asked.nofile),
+            ..asked
+        };
+        let redis = match wanted.redis {
+            ServerChoice::Auto {
+                prefer,
+                options: asked,
+            } => ServerChoice::Auto {
+                prefer,
+                options: options(asked),
+            },
+            ServerChoice::BuiltIn { options: asked } => ServerChoice::BuiltIn {
+                options: options(asked),
+            },
+            external @ ServerChoice::External(_) => external,
+        };
+        Wanted { redis, ..wanted }
+    }
+
     /// Does to the server what can only be done when it runs.
-    fn prepare(&self, server: &Server) -> Result<(), CommandError> {
-        let Some(pid) = server.pid() else { return Ok(()) };
+    fn prepare(&self, servers: &Servers) -> Result<(), CommandError> {
+        let Some(pid) = servers.iter().find_map(|(_, server)| server.pid()) else {
+            return Ok(());
+        };
         self.groups
             .take_server(pid)
             .context("cannot put the server into its control group")
@@ -80,7 +115,15 @@ pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult
     let args = &*args;
     let form = form(&args.output);
     places(&args.output)?;
-    let strategies = strategies(args)?;
+    if let Some(name) = &args.scenario {
+        return scenario::run(args, name);
+    }
+    let options = PrivateOptions {
+        tcp_backlog: args.tcp_backlog,
+        ..PrivateOptions::default()
+    };
+    let wanted = wanted(&args.server, options)?;
+    let strategies = strategies(args, !wanted.memcached.is_empty())?;
     let rows = rows(
         &strategies,
         &Matrix {
@@ -88,42 +131,18 @@ pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult
             pipeline: args.load.pipeline.clone(),
             payload_bytes: args.load.data_size.clone(),
             clients: args.load.clients.clone(),
+            servers: args.load.shards.clone(),
         },
     );
     if rows.is_empty() {
         return Err(anyhow!("no strategy is left to run; `systally list` shows all")).code(Code::Usage);
     }
-    let counting = counting(args.engine)?;
+    let counting = counting::choose(args.engine, args.witness)?;
     let interrupt = Interrupt::install().context("cannot handle signals")?;
-    let choice = match server_choice(&args.server)? {
-        ServerChoice::Auto { prefer, .. } => ServerChoice::Auto {
-            prefer,
-            options: within.options.clone(),
-        },
-        ServerChoice::BuiltIn { .. } => ServerChoice::BuiltIn {
-            options: within.options.clone(),
-        },
-        external @ ServerChoice::External(_) => external,
-    };
-    let mut server = Server::start(choice, &interrupt).map_err(|error| {
-        let code = if matches!(error, ServerError::Interrupted) {
-            Code::Incomplete
-        } else {
-            Code::Failed
-        };
-        CommandError {
-            code,
-            error: error.into(),
-        }
-    })?;
-    within.prepare(&server)?;
-    let rows: Vec<Row> = if args.strategies.is_empty() && args.program.is_empty() {
-        rows.into_iter()
-            .filter(|r| server.endpoint(r.strategy.transport).is_some())
-            .collect()
-    } else {
-        rows
-    };
+    let wanted = within.servers(wanted);
+    let mut servers = start(&wanted, &rows, &interrupt)?;
+    within.prepare(&servers)?;
+    let (rows, left_out) = within_reach(rows, &servers, &args.strategies);
     let baseline = args
         .baseline
         .as_deref()
@@ -131,16 +150,21 @@ pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult
         .transpose()?;
     let common = common(&args.load);
     let settings = settings(args, &rows, baseline);
-    let clean_up_after =
-        server.info().origin == ServerOrigin::External && spare_others(&mut server, &common)?;
+    let to_clean = to_clean(&mut servers, &common)?;
     let timing = engine::engine(EngineKind::None);
 
     let show = Header {
         format: form,
         quiet: args.output.quiet,
     };
-    show.line(&format!("server: {server}"))?;
-    show.line(&header(&settings, &rows, counting))?;
+    for (_, server) in servers.iter() {
+        show.line(&format!("server: {server}"))?;
+    }
+    if let Some(note) = left_out {
+        show.line(&format!("note: {note}"))?;
+    }
+    show.line(&header(&settings, &rows))?;
+    show.prose(&counting.line)?;
 
     let progress = Bar::new(args.output.quiet);
     let mut saved = Ok(());
@@ -153,21 +177,21 @@ pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult
             rows: &rows,
             common: &common,
             settings: &settings,
-            server: &mut server,
+            servers: &mut servers,
             timing,
-            counting: counting.ok_or_else(|| "--engine none was asked for".to_owned()),
+            counting: counting
+                .engine
+                .ok_or_else(|| "--engine none was asked for".to_owned()),
+            witness: counting.witness,
             interrupt: &interrupt,
             progress: &progress,
-            last_seen: None,
             sampler: None,
             save: save.as_mut().map(|save| save as &mut Save),
         }
         .run()
     };
-    if clean_up_after {
-        clean_up(&mut server, &common);
-    }
-    server.stop();
+    clean_up(&mut servers, &to_clean, &common);
+    servers.stop();
     if args.prove && record.complete {
         show.line("proving: each suspected limit is changed by turns, elsewhere")?;
         prove::prove(args, &mut record, &interrupt);
@@ -182,8 +206,27 @@ pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult
     Ok(exit_code(&record, args.ignore_failure))
 }
 
+/// Connects to the servers that the rows need, or starts them.
+pub(super) fn start(wanted: &Wanted, rows: &[Row], interrupt: &Interrupt) -> Result<Servers, CommandError> {
+    let needs = rows
+        .iter()
+        .filter(|row| matches!(row.strategy.client.presence(), Presence::Ready { .. }))
+        .filter_map(|row| Some((row.place()?, row.servers)));
+    Servers::start(wanted, needs, interrupt).map_err(|error| {
+        let code = if matches!(error, ServerError::Interrupted) {
+            Code::Incomplete
+        } else {
+            Code::Failed
+        };
+        CommandError {
+            code,
+            error: error.into(),
+        }
+    })
+}
+
 /// The form of what is printed.
-fn form(output: &OutputArgs) -> Format {
+pub(super) fn form(output: &OutputArgs) -> Format {
     if output.output.as_deref() == Some(Path::new("-")) {
         Format::Json
     } else if output.csv {
@@ -194,7 +237,7 @@ fn form(output: &OutputArgs) -> Format {
 }
 
 /// A path that is not standard output.
-fn file(path: Option<&Path>) -> Option<&Path> {
+pub(super) fn file(path: Option<&Path>) -> Option<&Path> {
     path.filter(|path| *path != Path::new("-"))
 }
 
@@ -205,6 +248,7 @@ fn places(output: &OutputArgs) -> Result<(), CommandError> {
         &output.export_markdown,
         &output.export_csv,
         &output.export_json,
+        &output.export_svg,
     ];
     all.into_iter()
         .filter_map(|path| file(path.as_deref()))
@@ -212,15 +256,39 @@ fn places(output: &OutputArgs) -> Result<(), CommandError> {
         .code(Code::Usage)
 }
 
+/// The servers of the user's that are to be cleaned up after the run.
+///
+/// # Errors
+/// One that holds keys that the run would write.
+pub(super) fn to_clean(servers: &mut Servers, common: &Common) -> Result<Vec<Place>, CommandError> {
+    let mut places = Vec::new();
+    for (place, server) in servers.iter_mut() {
+        if server.info().origin == ServerOrigin::External && spare_others(server, common)? {
+            places.push(place);
+        }
+    }
+    Ok(places)
+}
+
+/// Removes what the workers have written from servers of the user's.
+pub(super) fn clean_up(servers: &mut Servers, places: &[Place], common: &Common) {
+    for place in places {
+        if let Some(server) = servers.get_mut(*place) {
+            delete_written(server, common);
+        }
+    }
+}
+
 /// Makes sure that a server of the user's holds none of the keys that the run will write. Returns whether
 /// they may be deleted afterwards: not when nobody can see whose they are.
-fn spare_others(server: &mut Server, common: &Common) -> Result<bool, CommandError> {
+fn spare_others(server: &mut Backend, common: &Common) -> Result<bool, CommandError> {
     let mut first = 0;
     while first < common.keys.count {
         let last = common.keys.count.min(first + KEYS_AT_ONCE);
         match server.existing_keys(&written_keys(common, first..last)) {
-            Ok(0) => {}
-            Ok(found) => {
+            Ok(None) => return Ok(false),
+            Ok(Some(0)) => {}
+            Ok(Some(found)) => {
                 let prefix = crate::units::escape(&common.keys.prefix, 80);
                 return Err(anyhow!(
                     "the server holds {found} keys that this run would overwrite and then delete \
@@ -240,8 +308,7 @@ fn spare_others(server: &mut Server, common: &Common) -> Result<bool, CommandErr
     Ok(true)
 }
 
-/// Removes what the workers have written from a server of the user's.
-fn clean_up(server: &mut Server, common: &Common) {
+fn delete_written(server: &mut Backend, common: &Common) {
     let mut first = 0;
     while first < common.keys.count {
         let last = common.keys.count.min(first + KEYS_AT_ONCE);
@@ -255,17 +322,42 @@ fn clean_up(server: &mut Server, common: &Common) {
     }
 }
 
-/// The strategies that were named, or all default ones, and the user's own program.
-fn strategies(args: &BenchArgs) -> Result<Vec<Strategy>, CommandError> {
+/// Takes out the rows whose server has no address for their transport, unless they were named in full or
+/// nothing else is left; and says so in one line.
+fn within_reach(rows: Vec<Row>, servers: &Servers, named: &[String]) -> (Vec<Row>, Option<String>) {
+    let named: Vec<&str> = named
+        .iter()
+        .flat_map(|list| list.split(','))
+        .map(str::trim)
+        .collect();
+    let keep = |row: &Row| {
+        out_of_reach(row, servers).is_none() || named.contains(&row.strategy.name().to_string().as_str())
+    };
+    if !rows.iter().any(keep) {
+        return (rows, None);
+    }
+    let (kept, out): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(keep);
+    let note = out.first().and_then(|row| {
+        let why = out_of_reach(row, servers)?;
+        let transport = row.strategy.transport.name();
+        Some(format!("{} rows over {transport} are left out: {why}", out.len()))
+    });
+    (kept, note)
+}
+
+/// The strategies that were named, or all default ones, and the user's own program. Where the user's
+/// server is a memcached, all of its clients stand for the default ones.
+fn strategies(args: &BenchArgs, memcached: bool) -> Result<Vec<Strategy>, CommandError> {
     let mut chosen = program_strategies(&args.program);
     if !args.strategies.is_empty() || chosen.is_empty() {
         let source = ScriptSource::from_env(args.clients_file.clone()).code(Code::Usage)?;
-        chosen.extend(
-            Registry::load(&source)
-                .code(Code::Usage)?
-                .select(&args.strategies)
-                .code(Code::Usage)?,
-        );
+        let registry = Registry::load(&source).code(Code::Usage)?;
+        if args.strategies.is_empty() && memcached {
+            let all = registry.select(&["*/*/*".to_owned()]).code(Code::Usage)?;
+            chosen.extend(all.into_iter().filter(|one| one.store() == Store::Memcached));
+        } else {
+            chosen.extend(registry.select(&args.strategies).code(Code::Usage)?);
+        }
     }
     if let Some(keep) = args.load.keep_alive {
         let per_op = |s: &Strategy| matches!(s.mode.connect, Connect::PerOp);
@@ -287,12 +379,40 @@ fn baseline(rows: &[Row], name: &str) -> Result<usize, CommandError> {
         .code(Code::Usage)
 }
 
+/// The servers that the command line asks for; private ones are set up by `options`.
+pub(super) fn wanted(args: &ServerArgs, options: PrivateOptions) -> Result<Wanted, CommandError> {
+    let Named { redis, memcached } = target(args)?.named().code(Code::Usage)?;
+    let redis = if args.builtin_server {
+        ServerChoice::BuiltIn { options }
+    } else {
+        choice(redis, options)
+    };
+    Ok(Wanted { redis, memcached })
+}
+
+/// The Redis server that the command line asks for.
 pub(super) fn server_choice(args: &ServerArgs) -> Result<ServerChoice, CommandError> {
+    let options = PrivateOptions::default();
     if args.builtin_server {
-        return Ok(ServerChoice::BuiltIn {
-            options: PrivateOptions::default(),
-        });
+        return Ok(ServerChoice::BuiltIn { options });
     }
+    Ok(choice(target(args)?.endpoints().code(Code::Usage)?, options))
+}
+
+/// The user's own server, or a private one where none is named.
+fn choice(endpoints: Vec<Endpoint>, options: PrivateOptions) -> ServerChoice {
+    if endpoints.is_empty() {
+        ServerChoice::Auto {
+            prefer: None,
+            options,
+        }
+    } else {
+        ServerChoice::External(endpoints)
+    }
+}
+
+/// What the command line says of the user's server.
+fn target(args: &ServerArgs) -> Result<Target, CommandError> {
     let socket = match &args.socket {
         Some(path) => Some(
             absolute(path)
@@ -303,21 +423,14 @@ pub(super) fn server_choice(args: &ServerArgs) -> Result<ServerChoice, CommandEr
         ),
         None => None,
     };
-    let target = Target {
+    Ok(Target {
         host: args.host.clone(),
         port: args.port,
         socket,
         uri: args.uri.clone(),
         user: args.user.clone(),
         password: args.pass.clone(),
-    };
-    if args.host.is_none() && args.port.is_none() && args.socket.is_none() && args.uri.is_none() {
-        return Ok(ServerChoice::Auto {
-            prefer: None,
-            options: PrivateOptions::default(),
-        });
-    }
-    Ok(ServerChoice::External(target.endpoints().code(Code::Usage)?))
+    })
 }
 
 /// A path that still leads to the socket from another folder, as a worker's, and that the kernel's table of
@@ -362,11 +475,13 @@ fn written_keys(common: &Common, numbers: Range<u64>) -> Vec<String> {
 }
 
 fn settings(args: &BenchArgs, rows: &[Row], baseline: Option<usize>) -> Settings {
+    let runs = args.runs.unwrap_or(DEFAULT_RUNS);
+    let warmup = args.warmup.unwrap_or(DEFAULT_WARMUP);
     let length = match (args.load.requests, args.duration) {
         (Some(requests), _) => RoundLength::Ops(requests),
         (None, Some(span)) => RoundLength::Span(span),
         (None, None) => {
-            let per_row = args.runs.saturating_add(args.warmup).max(1);
+            let per_row = runs.saturating_add(warmup).max(1);
             let rounds = u32::try_from(rows.len())
                 .unwrap_or(u32::MAX)
                 .saturating_mul(per_row);
@@ -376,18 +491,19 @@ fn settings(args: &BenchArgs, rows: &[Row], baseline: Option<usize>) -> Settings
         }
     };
     Settings {
-        runs: args.runs,
-        warmup: args.warmup,
+        runs,
+        warmup,
         length,
         counted_ops: args.counted_requests,
-        patience: args.timeout,
+        counted_runs: args.counted_runs,
+        patience: args.timeout.unwrap_or(DEFAULT_PATIENCE),
         baseline,
-        plan: plan_info(args, length),
+        plan: plan_info(args, runs, warmup, length),
     }
 }
 
 /// What the record keeps of the command line; the server's address and password are not in it.
-fn plan_info(args: &BenchArgs, length: RoundLength) -> PlanInfo {
+fn plan_info(args: &BenchArgs, runs: u32, warmup: u32, length: RoundLength) -> PlanInfo {
     fn list<T: ToString>(values: &[T]) -> String {
         values
             .iter()
@@ -396,8 +512,8 @@ fn plan_info(args: &BenchArgs, length: RoundLength) -> PlanInfo {
             .join(",")
     }
     let mut plan = BTreeMap::from([
-        ("runs".to_owned(), args.runs.to_string()),
-        ("warmup".to_owned(), args.warmup.to_string()),
+        ("runs".to_owned(), runs.to_string()),
+        ("warmup".to_owned(), warmup.to_string()),
         ("clients".to_owned(), list(&args.load.clients)),
         ("data-size".to_owned(), list(&args.load.data_size)),
         (
@@ -419,63 +535,43 @@ fn plan_info(args: &BenchArgs, length: RoundLength) -> PlanInfo {
         RoundLength::Ops(total) => plan.insert("requests".to_owned(), total.to_string()),
         RoundLength::Span(span) => plan.insert("duration".to_owned(), format!("{}ms", span.as_millis())),
     };
+    if args.counted_runs > 1 {
+        plan.insert("counted-runs".to_owned(), args.counted_runs.to_string());
+    }
     if !args.load.pipeline.is_empty() {
         plan.insert("pipeline".to_owned(), list(&args.load.pipeline));
+    }
+    if let Some(backlog) = args.tcp_backlog {
+        plan.insert("tcp-backlog".to_owned(), backlog.to_string());
     }
     PlanInfo { settings: plan }
 }
 
-/// The engine of the counted pass; `None` when nothing shall be counted.
-fn counting(choice: EngineChoice) -> Result<Option<&'static dyn Engine>, CommandError> {
-    let kind = match choice {
-        EngineChoice::None => return Ok(None),
-        EngineChoice::Auto => first_ready(&[EngineKind::Ptrace, EngineKind::Bpf]),
-        EngineChoice::Ptrace => EngineKind::Ptrace,
-        EngineChoice::Bpf => EngineKind::Bpf,
-        EngineChoice::Perf => EngineKind::Perf,
-    };
-    let engine = engine::engine(kind);
-    match engine.availability() {
-        Availability::Ready => Ok(Some(engine)),
-        Availability::Unavailable { why, fix } => Err(anyhow!(
-            "cannot count: {why}; {fix}, or time without counting: --engine none"
-        ))
-        .code(Code::CannotMeasure),
-    }
-}
-
-/// The first of these engines that may run here; without any the first, whose reasons are told then.
-fn first_ready(kinds: &[EngineKind]) -> EngineKind {
-    let ready = kinds
-        .iter()
-        .find(|kind| engine::engine(**kind).availability() == Availability::Ready);
-    ready.or(kinds.first()).copied().unwrap_or(EngineKind::Ptrace)
-}
-
 /// The second line: what is run, with the long names of the flags.
-fn header(settings: &Settings, rows: &[Row], counting: Option<&dyn Engine>) -> String {
+fn header(settings: &Settings, rows: &[Row]) -> String {
     let flags: Vec<String> = settings
         .plan
         .settings
         .iter()
         .map(|(name, value)| format!("--{name} {value}"))
         .collect();
-    let engine = match counting {
-        Some(engine) => format!("counted by {}", engine.kind()),
-        None => "not counted".to_owned(),
-    };
-    format!("bench: {} rows, {}; {engine}", rows.len(), flags.join(" "))
+    format!("bench: {} rows, {}", rows.len(), flags.join(" "))
 }
 
 /// Where the lines above the table go: standard output with a table, standard error with a form that
 /// programs read.
-struct Header {
-    format: Format,
-    quiet: bool,
+pub(super) struct Header {
+    pub(super) format: Format,
+    pub(super) quiet: bool,
 }
 
 impl Header {
-    fn line(&self, text: &str) -> io::Result<()> {
+    /// Words, which may be folded; the addresses and flags of other lines are to be copied whole.
+    pub(super) fn prose(&self, text: &str) -> io::Result<()> {
+        self.line(render::fold(text, &terminal::view()).trim_end())
+    }
+
+    pub(super) fn line(&self, text: &str) -> io::Result<()> {
         if self.quiet {
             return Ok(());
         }
@@ -490,10 +586,10 @@ impl Header {
 }
 
 /// A progress bar on standard error when that is a terminal.
-struct Bar(ProgressBar);
+pub(super) struct Bar(ProgressBar);
 
 impl Bar {
-    fn new(quiet: bool) -> Bar {
+    pub(super) fn new(quiet: bool) -> Bar {
         let target = if quiet || !io::stderr().is_terminal() {
             ProgressDrawTarget::hidden()
         } else {
@@ -521,9 +617,10 @@ impl Progress for Bar {
     }
 }
 
-fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -> Result<(), CommandError> {
+pub(super) fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -> Result<(), CommandError> {
     let view = View {
         all_syscalls: args.output.all,
+        peers: args.output.peers,
         header: false,
         ..terminal::view()
     };
@@ -539,21 +636,34 @@ fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -> Result<()
             format,
             &View {
                 all_syscalls: args.output.all,
+                peers: args.output.peers,
                 ..View::default()
             },
         )?;
-        if path == Path::new("-") {
-            print(&text)?;
-        } else {
-            std::fs::write(path, text)
-                .with_context(|| format!("cannot write {}: choose another place", path.display()))?;
+        write(path, &text)?;
+    }
+    if let Some(path) = &args.output.export_svg {
+        match render::plot::svg(record) {
+            Some(picture) => write(path, &picture)?,
+            None => warn("systally: --export-svg: nothing was timed, so there is nothing to draw"),
         }
     }
     Ok(())
 }
 
+/// Writes a file, or standard output for `-`.
+fn write(path: &Path, text: &str) -> Result<(), CommandError> {
+    if path == Path::new("-") {
+        print(text)?;
+    } else {
+        std::fs::write(path, text)
+            .with_context(|| format!("cannot write {}: choose another place", path.display()))?;
+    }
+    Ok(())
+}
+
 /// Cut short first, then failures, then what the server did not confirm.
-fn exit_code(record: &Record, ignore_failure: bool) -> Code {
+pub(super) fn exit_code(record: &Record, ignore_failure: bool) -> Code {
     let any = |status: Status| record.strategies.iter().any(|row| row.status == status);
     let failed = any(Status::Failed)
         || record

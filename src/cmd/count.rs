@@ -1,5 +1,6 @@
 //! `systally count`: the system calls of any program, as `strace -c -f` counts them, with both kinds of
-//! time, the errors by name, and per operation when the operations are known.
+//! time, the errors by name, and per operation when the operations are known. The program is started for
+//! it, or is running already (`attach`).
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -7,7 +8,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
@@ -17,35 +18,35 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::engine::{
-    self, Availability, EngineError, EngineKind, Exit, Outcome, Program, Request, Stdio, Window,
+    self, Availability, EngineError, EngineKind, Exit, Order, Program, Request, Stdio, Window,
 };
-use crate::explain::explain;
 use crate::plan::trace_set;
-use crate::proc::{self, Root};
-use crate::record::{
-    Axes, ClientInfo, Counted, Counters, Kind, Phases, PlanInfo, Record, Status, StrategyResult, wire,
-};
-use crate::render::{self, CountColumn, Format, SortBy, TimeKind, View};
+use crate::record::wire;
+use crate::render::{CountColumn, Format, SortBy};
 use crate::sys::process::{PidFd, die_by, is_ignored};
-use crate::units::{Measured, Nanos, Ops};
+use crate::units::{Nanos, Ops, escape, parse_span};
 
-use super::secrets::shown_command;
-use super::{Code, CommandError, CommandResult, WithCode, print, terminal, warn};
-
-/// The calls that a turn of send and receive can be made of. Whoever leaves one out may miss turns.
-const SENDS_AND_RECEIVES: &[&str] = &[
-    "sendto", "sendmsg", "write", "writev", "recvfrom", "recvmsg", "read", "readv",
-];
+use super::attach;
+use super::count_result::{self, Finished};
+use super::count_server::Watch;
+use super::secrets::{hide_uri, shown_command};
+use super::{Code, CommandError, CommandResult, WithCode, warn};
 
 /// The longest line of a program's output that is searched for its number of operations.
 const LONGEST_LINE: u64 = 1 << 20;
+/// How long descendants that have outlived the program may take to end after TERM or HUP.
+const TERM_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Above the options for programs that run already.
+const ATTACH: &str = "Running programs";
 
 /// `systally count`.
 #[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("attached").args(["pid", "name", "cgroup"]).multiple(true)))]
 pub struct CountArgs {
     /// The program to run and count, with its arguments
     #[arg(
-        required = true,
+        required_unless_present_any = ["pid", "name", "cgroup"],
         trailing_var_arg = true,
         allow_hyphen_values = true,
         value_name = "CMD"
@@ -113,10 +114,82 @@ pub struct CountArgs {
     #[arg(long, value_enum, default_value_t = CountEngine::Ptrace)]
     pub engine: CountEngine,
 
+    /// Attach to running processes, by id: commas or spaces make lists. Ctrl-C or --for ends the count, and
+    /// the programs run on
+    #[arg(short = 'p', long = "pid", value_name = "PID", help_heading = ATTACH, conflicts_with = "program",
+          value_parser = parse_pids)]
+    pub pid: Vec<Pids>,
+
+    /// Attach to all processes of that name, or whose program's file has it; *, ? and [] are patterns
+    #[arg(long, value_name = "NAME", help_heading = ATTACH, conflicts_with = "program")]
+    pub name: Vec<String>,
+
+    /// Attach to the processes in that control group
+    #[arg(long, value_name = "PATH", help_heading = ATTACH, conflicts_with = "program")]
+    pub cgroup: Vec<String>,
+
+    /// Attach to all that descend from these processes too
+    #[arg(long, help_heading = ATTACH, conflicts_with = "program", requires = "attached")]
+    pub tree: bool,
+
+    /// How long to count: 500ms, 10s, 2m [default: until Ctrl-C]
+    #[arg(long = "for", value_name = "SPAN", help_heading = ATTACH, conflicts_with = "program",
+          requires = "attached", value_parser = parse_span)]
+    pub span: Option<Duration>,
+
+    /// Take the operations from this server's own command counters: redis://[user:password@]host[:port] or
+    /// unix:///path. REDISCLI_AUTH keeps the password out of the process list
+    #[arg(long, value_name = "URI", conflicts_with_all = ["ops", "ops_from"])]
+    pub server: Option<String>,
+
+    /// A second table: calls by what their descriptor leads to
+    #[arg(long)]
+    pub peers: bool,
+
+    /// Only calls on descriptors that lead there (an address as --peers shows it)
+    #[arg(long, value_name = "PEER", conflicts_with_all = ["connections", "successful_only", "failed_only"])]
+    pub only_peer: Vec<String>,
+
+    /// Only calls on connections that the program made: to the server that --server names, else to any
+    #[arg(long, conflicts_with_all = ["successful_only", "failed_only"])]
+    pub connections: bool,
+
     /// Leave tracer and program where the scheduler puts them, instead of on one CPU (seven times slower
     /// for one busy thread, faster for a program that keeps several CPUs busy)
     #[arg(long)]
     pub no_pin: bool,
+}
+
+/// The ids of one `-p`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pids(pub Vec<i32>);
+
+/// Reads a list of process ids as strace does: `"$(pidof php)"` works.
+fn parse_pids(text: &str) -> Result<Pids, String> {
+    let words = text.split(|c: char| c == ',' || c.is_whitespace());
+    let pids: Vec<i32> = words
+        .filter(|word| !word.is_empty())
+        .map(|word| match word.parse() {
+            Ok(pid) if pid > 0 => Ok(pid),
+            Ok(_) | Err(_) => Err(format!("'{}' is no process id", escape(word, 40))),
+        })
+        .collect::<Result<_, _>>()?;
+    if pids.is_empty() {
+        return Err("no process id is in it".to_owned());
+    }
+    Ok(Pids(pids))
+}
+
+impl CountArgs {
+    /// Whether running programs are to be counted, and none is started.
+    pub fn attaches(&self) -> bool {
+        !(self.pid.is_empty() && self.name.is_empty() && self.cgroup.is_empty())
+    }
+
+    /// Whether only calls on some peers are to be shown.
+    fn asks_for_peers(&self) -> bool {
+        self.peers || self.connections || !self.only_peer.is_empty()
+    }
 }
 
 /// The engines that can count a program of which nothing is known.
@@ -124,26 +197,74 @@ pub struct CountArgs {
 pub enum CountEngine {
     /// Every call with errno, times, bytes and peers; needs no rights
     Ptrace,
+    /// Every call at half the cost of ptrace, without errno, times, bytes and peers; needs no rights
+    PtraceCounts,
     /// Every call with errno and wall time at nearly full speed; needs CAP_BPF and CAP_PERFMON
     Bpf,
+    /// A few calls (those of -e, eight at most, else what clients make most) at nearly full speed, mostly
+    /// without rights
+    Perf,
+    /// Every call with errno and wall time, by an installed strace and as slowly
+    Strace,
 }
 
 impl CountEngine {
-    fn kind(self) -> EngineKind {
+    /// The engine.
+    pub fn kind(self) -> EngineKind {
         match self {
             CountEngine::Ptrace => EngineKind::Ptrace,
+            CountEngine::PtraceCounts => EngineKind::PtraceCounts,
             CountEngine::Bpf => EngineKind::Bpf,
+            CountEngine::Perf => EngineKind::Perf,
+            CountEngine::Strace => EngineKind::Strace,
         }
     }
 }
 
-/// Runs and counts the program, prints the table, and ends as the program ended.
+/// Counts, prints the table, and ends as the program ended (an attached one does not end: 0).
 ///
 /// # Errors
 /// Usage; a program that cannot be run (127 not found, 126 not executable, as shells say); no right to
-/// trace (6).
-pub fn run(args: &CountArgs) -> CommandResult {
+/// trace (6); a server that cannot be used.
+pub fn run(args: &mut CountArgs) -> CommandResult {
+    hide_uri("--server", &mut args.server)?;
+    let args = &*args;
     let selection = trace_set::parse(&args.trace).code(Code::Usage)?;
+    if args.attaches() && args.ops_from.is_some() {
+        return Err(anyhow!(
+            "--ops-from reads the output of a program that systally starts; for a running one use --server or --ops"
+        ))
+        .code(Code::Usage);
+    }
+    let engine = engine::engine(args.engine.kind());
+    if args.asks_for_peers() && !engine.capabilities().peers {
+        return Err(anyhow!(
+            "the {} engine does not see where descriptors lead; use --engine ptrace for --peers, --only-peer and \
+             --connections",
+            engine.kind()
+        ))
+        .code(Code::Usage);
+    }
+    // Before anything runs: what cannot be kept is not worth counting.
+    if let Some(path) = args.output.as_deref().filter(|path| *path != Path::new("-")) {
+        wire::check(path).code(Code::Usage)?;
+    }
+    let request = Request {
+        window: Window::Whole,
+        selection,
+        pin: !args.no_pin,
+        cpu_time: args.engine == CountEngine::Ptrace,
+    };
+    let watch = args.server.as_deref().map(Watch::open).transpose()?;
+    if args.attaches() {
+        attach::run(args, &request, watch)
+    } else {
+        launch(args, &request, watch)
+    }
+}
+
+/// Starts the program and counts it to its end.
+fn launch(args: &CountArgs, request: &Request, mut watch: Option<Watch>) -> CommandResult {
     let search = args
         .ops_from
         .as_deref()
@@ -164,52 +285,70 @@ pub fn run(args: &CountArgs) -> CommandResult {
         },
         own_group: false,
     };
-    let request = Request {
-        window: Window::Whole,
-        selection,
-        pin: !args.no_pin,
-        cpu_time: args.engine == CountEngine::Ptrace,
-    };
     // Before the program exists, so that no signal finds systally without its handler. What systally was
     // told to ignore (nohup) the program ignores too.
     let handled = [SIGINT, SIGQUIT, SIGTERM, SIGHUP]
         .into_iter()
         .filter(|signal| !is_ignored(*signal));
     let signals = Signals::new(handled).context("cannot handle signals")?;
+    if let Some(watch) = &mut watch {
+        watch.begin()?;
+    }
     let started = Instant::now();
-    let mut session = engine.launch(vec![program], &request).map_err(launch_error)?;
+    let mut session = engine.launch(vec![program], request).map_err(engine_error)?;
     let targets = session
         .pids()
         .iter()
         .filter_map(|pid| PidFd::open(Pid::from_raw(*pid)).ok());
-    let forwarding = forward(signals, targets.collect());
+    let forwarding = forward(signals, targets.collect(), session.order());
     let reader = match (search, session.pipes().pop()) {
         (Some(search), Some(pipes)) => Some(thread::spawn(move || copy_and_search(pipes.stdout, &search))),
         _ => None,
     };
-    let outcome = session.finish(None).code(Code::Failed)?;
+    let mut outcome = session.finish(None).code(Code::Failed)?;
     let elapsed = Nanos::from(started.elapsed());
     forwarding.close();
-    let found = reader.map(|thread| thread.join().unwrap_or_default());
+    let served = watch.map(Watch::end);
+    let found = reader.map(|thread| thread.join().unwrap_or(Found::Nothing));
     let exit = outcome.exits.first().copied().unwrap_or(Exit::Code(0));
-    let ops = match (args.ops, found) {
-        (Some(ops), _) => Some(Ops(ops)),
-        (None, Some(found)) => {
-            if found.is_none() {
-                warn(
-                    "systally: --ops-from found no number in the program's output; counts are not per operation",
-                );
-            }
-            found
+    let ops = match (args.ops, &served, found) {
+        (Some(ops), ..) => Some(Ops(ops)),
+        (None, Some(served), _) => served.ops,
+        (None, None, Some(Found::Ops(ops))) => Some(ops),
+        (None, None, Some(without)) => {
+            warn(&format!(
+                "systally: --ops-from {without}; counts are not per operation"
+            ));
+            None
         }
-        (None, None) => None,
+        (None, None, None) => None,
     };
-    let record = record(args, &request, outcome, exit, ops, elapsed);
-    show(args, &record)?;
+    if ops.is_some() {
+        outcome
+            .notes
+            .push("start-up and shutdown of the program are in its counts per operation".to_owned());
+    }
+    let first = args
+        .program
+        .first()
+        .map(|p| Path::new(p).file_name().unwrap_or(p).to_string_lossy());
+    let finished = Finished {
+        name: escape(&first.unwrap_or_default(), 80),
+        settings: BTreeMap::from([
+            ("command".to_owned(), shown_command(&args.program)),
+            ("ended".to_owned(), exit.to_string()),
+        ]),
+        outcome,
+        ops,
+        elapsed,
+        served,
+    };
+    count_result::show(args, request, finished)?;
     Ok(end_as(exit))
 }
 
-fn launch_error(error: EngineError) -> CommandError {
+/// The code that an engine's error ends with.
+pub(super) fn engine_error(error: EngineError) -> CommandError {
     let code = match &error {
         EngineError::Exec {
             source: nix::errno::Errno::ENOENT,
@@ -217,7 +356,8 @@ fn launch_error(error: EngineError) -> CommandError {
         } => Code::Child(127),
         EngineError::Exec { .. } => Code::Child(126),
         EngineError::Denied { .. } => Code::CannotMeasure,
-        EngineError::System { .. } | EngineError::Broken { .. } => Code::Failed,
+        EngineError::NoneLeft | EngineError::System { .. } | EngineError::Broken { .. } => Code::Failed,
+        EngineError::CannotAttach { .. } => Code::Usage,
     };
     CommandError {
         code,
@@ -227,7 +367,10 @@ fn launch_error(error: EngineError) -> CommandError {
 
 /// Passes on what was sent to systally alone. What the terminal sends (Ctrl-C, Ctrl-\) reaches the
 /// program by itself, and systally only stays to print the table.
-fn forward(mut signals: Signals, targets: Vec<PidFd>) -> signal_hook::iterator::Handle {
+///
+/// When the program has ended and only what it left behind is still counted, TERM and HUP go to all of
+/// that, and what does not end by it is killed: nobody else would end it, and the table waits for it.
+fn forward(mut signals: Signals, targets: Vec<PidFd>, everything: Order) -> signal_hook::iterator::Handle {
     let handle = signals.handle();
     thread::spawn(move || {
         for number in signals.forever() {
@@ -235,19 +378,51 @@ fn forward(mut signals: Signals, targets: Vec<PidFd>) -> signal_hook::iterator::
                 && tcgetpgrp(io::stdin())
                     .or_else(|_| tcgetpgrp(io::stderr()))
                     .is_ok_and(|group| group == getpgrp());
-            for target in targets.iter().filter(|_| !from_terminal) {
-                // A program that has just ended is no reason to complain.
-                let _ = target.signal(number);
+            if from_terminal {
+                continue;
+            }
+            let mut reached = false;
+            for target in &targets {
+                reached |= target.signal(number).is_ok();
+            }
+            if !reached && matches!(number, SIGTERM | SIGHUP | SIGINT) {
+                everything.signal_all(number);
+                let everything = everything.clone();
+                thread::spawn(move || {
+                    thread::sleep(TERM_PATIENCE);
+                    everything.signal_all(libc::SIGKILL);
+                });
             }
         }
     });
     handle
 }
 
-/// Copies the program's output as it comes, and returns the number that the expression finds last.
-fn copy_and_search(output: OwnedFd, search: &Regex) -> Option<Ops> {
+/// What the program's output says of its operations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Found {
+    /// Their number.
+    Ops(Ops),
+    /// Something that is no number of operations, escaped.
+    Unusable(String),
+    /// No line matched, or no number was in the match.
+    Nothing,
+}
+
+impl std::fmt::Display for Found {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Found::Ops(ops) => write!(f, "found {ops}"),
+            Found::Unusable(text) => write!(f, "found '{text}', which is no number of operations"),
+            Found::Nothing => f.write_str("found no number in the program's output"),
+        }
+    }
+}
+
+/// Copies the program's output as it comes, and returns what the expression finds last.
+fn copy_and_search(output: OwnedFd, search: &Regex) -> Found {
     let mut reader = BufReader::new(std::fs::File::from(output));
-    let mut found = None;
+    let mut found = Found::Nothing;
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -260,169 +435,51 @@ fn copy_and_search(output: OwnedFd, search: &Regex) -> Option<Ops> {
             // Nobody reads any more (`| head`). Closing our end lets the program's own next write say so.
             return found;
         }
-        found = ops_in(&line, search).or(found);
+        match ops_in(&line, search) {
+            Found::Nothing => {}
+            something => found = something,
+        }
     }
 }
 
-/// The first group of the match, or the first digits in it.
-fn ops_in(line: &[u8], search: &Regex) -> Option<Ops> {
-    let captures = search.captures(line)?;
-    let text = captures.get(1).or_else(|| captures.get(0))?.as_bytes();
-    let digits: Vec<u8> = text
+/// The first group of the match, or the first digits in it. What a sign makes negative is no number of
+/// operations.
+fn ops_in(line: &[u8], search: &Regex) -> Found {
+    let Some(captures) = search.captures(line) else {
+        return Found::Nothing;
+    };
+    let Some(group) = captures.get(1).or_else(|| captures.get(0)) else {
+        return Found::Nothing;
+    };
+    let Some(first) = group.as_bytes().iter().position(u8::is_ascii_digit) else {
+        return Found::Nothing;
+    };
+    // The sign may stand before the group: `ops=(\d+)` finds the 5 of `ops=-5` with `ops=-?(\d+)`.
+    let at = group.start() + first;
+    let digits: Vec<u8> = line[at..group.end()]
         .iter()
         .copied()
-        .skip_while(|b| !b.is_ascii_digit())
         .take_while(|b| b.is_ascii_digit() || matches!(b, b',' | b'_'))
-        .filter(u8::is_ascii_digit)
         .collect();
-    let number: u64 = std::str::from_utf8(&digits).ok()?.parse().ok()?;
-    (number > 0).then_some(Ops(number))
-}
-
-fn record(
-    args: &CountArgs,
-    request: &Request,
-    outcome: Outcome,
-    exit: Exit,
-    ops: Option<Ops>,
-    elapsed: Nanos,
-) -> Record {
-    let can = engine::engine(args.engine.kind()).capabilities();
-    let chosen = |names: &[&str]| names.iter().all(|name| request.selection.contains_all(name));
-    let per_op = |count: u64, needed: &[&str]| match ops.and_then(|ops| ops.per_op(count)) {
-        _ if !can.peers => {
-            Measured::NotMeasured(format!("the {} engine does not see peers", args.engine.kind()))
-        }
-        _ if !chosen(needed) => {
-            Measured::NotMeasured(format!("{} is not among the chosen calls", needed.join(", ")))
-        }
-        Some(value) => Measured::Known(value),
-        None => Measured::NotMeasured("the operations of the program are not known".to_owned()),
-    };
-    let mut notes = outcome.notes;
-    if ops.is_some() {
-        notes.push("start-up and shutdown of the program are in its counts per operation".to_owned());
+    let negative = at > 0
+        && line[at - 1] == b'-'
+        && (at < 2
+            || line[at - 2].is_ascii_whitespace()
+            || matches!(line[at - 2], b'=' | b':' | b'(' | b','));
+    let text = String::from_utf8_lossy(&digits);
+    let number = text
+        .chars()
+        .filter(char::is_ascii_digit)
+        .collect::<String>()
+        .parse::<u64>();
+    match number {
+        Ok(number) if number > 0 && !negative => Found::Ops(Ops(number)),
+        Ok(_) | Err(_) => Found::Unusable(format!(
+            "{}{}",
+            if negative { "-" } else { "" },
+            escape(&text, 40)
+        )),
     }
-    let counted = outcome.tallies.map(|tallies| Counted {
-        engine: args.engine.kind().name().to_owned(),
-        ops,
-        elapsed,
-        slowdown: Measured::NotMeasured("the program was not run untraced".to_owned()),
-        connects_per_op: per_op(tallies.run_loop.connects, &["connect"]),
-        round_trips_per_op: per_op(tallies.run_loop.round_trips, SENDS_AND_RECEIVES),
-        sends_per_batch: Measured::NotMeasured("the batches of the program are not known".to_owned()),
-        floor_ratio: Measured::NotMeasured("the batches of the program are not known".to_owned()),
-        phases: Phases::from_tallies(&tallies, can, request.cpu_time),
-        client_errors: BTreeMap::new(),
-        cpu: outcome.cpu.map(|cpu| (cpu.user, cpu.system)),
-        notes,
-    });
-    let first = args
-        .program
-        .first()
-        .map(|p| Path::new(p).file_name().unwrap_or(p).to_string_lossy());
-    let name = crate::units::escape(&first.unwrap_or_default(), 80);
-    let row = StrategyResult {
-        name: name.clone(),
-        axes: Axes {
-            op: String::new(),
-            transport: String::new(),
-            pipeline: 1,
-            payload_bytes: 0,
-            clients: 1,
-        },
-        client: ClientInfo {
-            name,
-            ..ClientInfo::default()
-        },
-        status: Status::Ok,
-        reason: None,
-        failure: None,
-        timed: Measured::NotMeasured("count does not time".to_owned()),
-        counted,
-        server_view: Measured::NotMeasured("no server was asked".to_owned()),
-    };
-    let mut record = Record {
-        kind: Kind::Count,
-        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-        complete: true,
-        host: proc::host(&Root::live()),
-        server: None,
-        plan: PlanInfo {
-            settings: BTreeMap::from([
-                ("command".to_owned(), shown_command(&args.program)),
-                ("ended".to_owned(), exit.to_string()),
-            ]),
-        },
-        strategies: vec![row],
-        limits: Vec::new(),
-        counters: Counters::default(),
-        sampled: None,
-        findings: Vec::new(),
-        proofs: Vec::new(),
-        imports: Vec::new(),
-    };
-    record.findings = explain(&record);
-    record
-}
-
-fn show(args: &CountArgs, record: &Record) -> Result<(), CommandError> {
-    let view = View {
-        sort: args.sort,
-        time: if args.summary_wall_clock {
-            TimeKind::Wall
-        } else {
-            TimeKind::Cpu
-        },
-        columns: args.columns.clone(),
-        header: false,
-        ..terminal::view_of_stderr()
-    };
-    match &args.output {
-        Some(path) if path == Path::new("-") => print(&render::render(record, Format::Json, &view)?)?,
-        Some(path) => wire::save(record, path)?,
-        None => {}
-    }
-    let text = match (args.successful_only, args.failed_only) {
-        (false, false) => render::render(record, args.format, &view)?,
-        (_, failed) => render::render(&only(record, failed), args.format, &view)?,
-    };
-    match args.format {
-        Format::Table => warn(text.trim_end()),
-        Format::Markdown | Format::Csv | Format::Json => print(&text)?,
-    }
-    Ok(())
-}
-
-/// The record with only the calls that failed, or only those that did not. Times and bytes are of all
-/// calls together and cannot be divided, so they are not shown.
-fn only(record: &Record, failed: bool) -> Record {
-    let mut record = record.clone();
-    let why = || "times and bytes are not kept apart for calls that failed".to_owned();
-    for row in &mut record.strategies {
-        let Measured::Known(counted) = &mut row.counted else {
-            continue;
-        };
-        let phases = &mut counted.phases;
-        for phase in [&mut phases.startup, &mut phases.run_loop, &mut phases.shutdown] {
-            for call in phase.syscalls.values_mut() {
-                let failures = call.failed().unwrap_or(0);
-                if failed {
-                    call.calls = failures;
-                    call.restarts.clear();
-                } else {
-                    call.calls -= failures.min(call.calls);
-                    call.errors = Measured::Known(BTreeMap::new());
-                }
-                call.unfinished = 0;
-                call.wall = Measured::NotMeasured(why());
-                call.cpu = Measured::NotMeasured(why());
-                call.bytes = Measured::NotMeasured(why());
-            }
-            phase.syscalls.retain(|_, call| call.calls > 0);
-        }
-    }
-    record
 }
 
 /// Ends as the program did: with its status, or by its signal. systally leaves no core file of its own.
@@ -444,13 +501,30 @@ mod tests {
     #[test]
     fn operations_are_the_first_group_or_the_first_number() {
         let find = |regex: &str, line: &str| ops_in(line.as_bytes(), &Regex::new(regex).expect("a regex"));
+        let unusable = |text: &str| Found::Unusable(text.to_owned());
         assert_eq!(
             find(r"(\d+) requests completed", "  100000 requests completed in 1 s"),
-            Some(Ops(100_000))
+            Found::Ops(Ops(100_000))
         );
-        assert_eq!(find("ops.*", "ops: 1,234 in 5 s"), Some(Ops(1_234)));
-        assert_eq!(find("done", "done"), None);
-        assert_eq!(find(r"(\d+)", "99999999999999999999999"), None);
-        assert_eq!(find(r"(\d+)", "0"), None);
+        assert_eq!(find("ops.*", "ops: 1,234 in 5 s"), Found::Ops(Ops(1_234)));
+        assert_eq!(find("done", "done"), Found::Nothing);
+        assert_eq!(
+            find(r"(\d+)", "99999999999999999999999"),
+            unusable("99999999999999999999999")
+        );
+        assert_eq!(find(r"(\d+)", "0"), unusable("0"));
+        assert_eq!(find(r"ops: (\S+)", "ops: -5"), unusable("-5"));
+        assert_eq!(find(r"ops=-?(\d+)", "ops=-5"), unusable("-5"));
+        // A dash that is no sign.
+        assert_eq!(find(r"run-(\d+)", "run-7"), Found::Ops(Ops(7)));
+    }
+
+    #[test]
+    fn process_ids_come_in_lists() {
+        assert_eq!(parse_pids("12"), Ok(Pids(vec![12])));
+        assert_eq!(parse_pids("12, 13\n14 "), Ok(Pids(vec![12, 13, 14])));
+        for bad in ["", " ", "x", "0", "-4", "12,y", "99999999999"] {
+            assert!(parse_pids(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -1,15 +1,17 @@
 //! `systally explain`: what the rules find in records and foreign files, and what each finding means.
 
 use std::fmt::Write;
-use std::io::Read;
 use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
 
 use crate::cli::ExplainArgs;
 use crate::explain::{Doc, doc, docs, explain};
 use crate::record::{Record, wire};
-use crate::render::{Format, View, render_findings};
+use crate::render::{Format, View, inline, render_findings};
 use crate::units::{Grouped, escape};
 
+use super::import::is_record;
 use super::{Code, CommandError, CommandResult, WithCode, print, terminal};
 
 /// Prints findings, or descriptions of findings.
@@ -38,6 +40,9 @@ pub fn run(args: &ExplainArgs) -> CommandResult {
     print(&text)?;
     let mut foreign: Vec<PathBuf> = Vec::new();
     for file in files {
+        if let Some(error) = unknown_code(file) {
+            return Err(error).code(Code::Usage);
+        }
         if is_record(file) {
             let record = wire::load(file).code(Code::Usage)?;
             show(record, file, args)?;
@@ -57,16 +62,24 @@ fn code_of(what: &Path) -> Option<&'static Doc> {
     doc(what.to_str()?)
 }
 
-/// Whether a file is a record: JSON whose first key is the schema. Pipes are never looked into.
-fn is_record(path: &Path) -> bool {
-    let is_file = std::fs::metadata(path).is_ok_and(|meta| meta.is_file());
-    if !is_file {
-        return false;
+/// What is neither a file nor a code, when it looks like a code.
+fn unknown_code(what: &Path) -> Option<anyhow::Error> {
+    let name = what.to_str()?;
+    let is_code = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphabetic() || b == b'_');
+    if !is_code || what.symlink_metadata().is_ok() {
+        return None;
     }
-    let mut head = Vec::new();
-    let read = std::fs::File::open(path).and_then(|file| file.take(4096).read_to_end(&mut head));
-    let head = String::from_utf8_lossy(&head);
-    read.is_ok() && head.trim_start().starts_with('{') && head.contains("\"schema\"")
+    let wanted = name.to_ascii_uppercase();
+    let nearest = docs()
+        .map(|doc| (strsim::jaro_winkler(&wanted, doc.code), doc.code))
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .filter(|(likeness, _)| *likeness > 0.8)
+        .map(|(_, code)| format!("; did you mean {code}?"))
+        .unwrap_or_default();
+    Some(anyhow!(
+        "{}: there is no such file, and no finding of that name{nearest}; systally explain --list describes all of them",
+        escape(name, 80)
+    ))
 }
 
 /// Runs the rules anew: a newer systally may know more than the one that wrote the record.
@@ -88,7 +101,7 @@ fn show(mut record: Record, file: &Path, args: &ExplainArgs) -> Result<(), Comma
         writeln!(
             text,
             "{}: no rule finds anything here ({} rows, {} calls)",
-            escape(&file.display().to_string(), 200),
+            inline(&escape(&file.display().to_string(), 200), args.format),
             record.strategies.len(),
             Grouped(calls)
         )?;
@@ -101,8 +114,9 @@ fn show(mut record: Record, file: &Path, args: &ExplainArgs) -> Result<(), Comma
                 writeln!(
                     text,
                     "\n{}: {} lines are not understood and not counted, the first: line {line} “{first}”",
-                    import.file,
-                    Grouped(unknown.count)
+                    inline(&import.file, args.format),
+                    Grouped(unknown.count),
+                    first = inline(&first, args.format)
                 )?;
             }
         }

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 
 use crate::cli::ImportArgs;
 use crate::explain::explain;
@@ -16,7 +16,8 @@ use crate::units::{Ops, escape};
 
 use super::{Code, CommandError, CommandResult, WithCode, print, terminal};
 
-/// Reads the files and prints or writes the record.
+/// Reads the files and prints or writes the record. Ends with [`Code::Incomplete`] when a file is only a part
+/// of what it should be.
 ///
 /// # Errors
 /// A file that cannot be read or is of no known format (exit code 2), or output that cannot be written.
@@ -36,7 +37,11 @@ pub fn run(args: &ImportArgs) -> CommandResult {
         };
         print(&render(&record, args.format, &view)?)?;
     }
-    Ok(Code::Ok)
+    Ok(if record.complete {
+        Code::Ok
+    } else {
+        Code::Incomplete
+    })
 }
 
 /// Reads foreign files into one record.
@@ -61,10 +66,38 @@ pub(super) fn read(
                 done.extend(parts.iter().map(|(_, path)| *path));
                 imports.push((named(&path.with_extension("*")), read_split(parts)?));
             }
+            None if from.is_none() && is_record(path) => imports.extend(of_record(path)?),
             None => imports.push((named(path), read_one(path, from)?)),
         }
     }
     Ok(import::into_record(imports, ops.map(Ops)))
+}
+
+/// Whether a file is a record: JSON with a schema of systally's. Pipes are never looked into.
+pub(super) fn is_record(path: &Path) -> bool {
+    let is_file = std::fs::metadata(path).is_ok_and(|meta| meta.is_file());
+    if !is_file {
+        return false;
+    }
+    let mut head = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(4096).read_to_end(&mut head));
+    let head = String::from_utf8_lossy(&head);
+    read.is_ok() && head.trim_start().starts_with('{') && head.contains("\"schema\"")
+}
+
+/// The foreign files that a record was made of.
+fn of_record(path: &Path) -> Result<Vec<(String, Imported)>, CommandError> {
+    let record = wire::load(path).code(Code::Usage)?;
+    let shown = || escape(&path.display().to_string(), 200);
+    if record.imports.is_empty() {
+        return Err(anyhow!(
+            "{}: this is a record of systally itself that holds no foreign file; systally explain reads it",
+            shown()
+        ))
+        .code(Code::Usage);
+    }
+    let imports = record.imports.into_iter();
+    Ok(imports.map(|import| (import.file, import.imported)).collect())
 }
 
 fn named(path: &Path) -> String {

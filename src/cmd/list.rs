@@ -2,20 +2,25 @@
 
 use std::fmt::Write;
 
+use anyhow::anyhow;
 use clap::ValueEnum;
 
 use crate::cli::{ListArgs, ListWhat};
 use crate::engine::{Availability, ENGINES, EngineKind, measure};
+use crate::plan::scenario::{BUILT_IN, Scenario};
 use crate::render::Format;
 use crate::strategy::{Presence, Registry, ScriptSource};
 
-use super::{Code, CommandResult, WithCode, print};
+use super::{Code, CommandError, CommandResult, WithCode, print};
 
 /// Prints the list.
 ///
 /// # Errors
 /// A clients file that cannot be read.
 pub fn run(args: &ListArgs) -> CommandResult {
+    if let Some(name) = &args.show {
+        return show(args.what, name);
+    }
     let wanted = |what: ListWhat| args.what.is_none_or(|only| only == what);
     let mut text = String::new();
     if wanted(ListWhat::Strategies) {
@@ -25,6 +30,9 @@ pub fn run(args: &ListArgs) -> CommandResult {
     if wanted(ListWhat::Engines) {
         engines(&mut text, args.measure)?;
     }
+    if wanted(ListWhat::Scenarios) {
+        scenarios(&mut text)?;
+    }
     if wanted(ListWhat::Formats) {
         formats(&mut text)?;
     }
@@ -32,13 +40,38 @@ pub fn run(args: &ListArgs) -> CommandResult {
     Ok(Code::Ok)
 }
 
+/// Prints the file of a built-in scenario.
+fn show(what: Option<ListWhat>, name: &str) -> CommandResult {
+    if what.is_some_and(|what| what != ListWhat::Scenarios) {
+        return Err(anyhow!(
+            "--show prints a scenario: systally list scenarios --show NAME"
+        ))
+        .code(Code::Usage);
+    }
+    match BUILT_IN.iter().find(|known| known.name == name) {
+        Some(known) => print(known.text)?,
+        // The same words as when it is run.
+        None => drop(Scenario::find(name).code(Code::Usage)?),
+    }
+    Ok(Code::Ok)
+}
+
+fn scenarios(out: &mut String) -> Result<(), CommandError> {
+    writeln!(
+        out,
+        "Scenarios (bench --scenario NAME; list scenarios --show NAME prints the file)"
+    )?;
+    for known in BUILT_IN {
+        let scenario = Scenario::find(known.name).code(Code::Usage)?;
+        writeln!(out, "    {:<20} {}", known.name, scenario.about)?;
+    }
+    Ok(writeln!(out)?)
+}
+
 fn strategies(out: &mut String, registry: &Registry) -> std::fmt::Result {
     writeln!(out, "Strategies (client/mode/transport; * runs by default)")?;
     for client in registry.clients() {
         match client.presence() {
-            Presence::Ready { version } if let Some(why) = client.store().out_of_reach() => {
-                writeln!(out, "  {:<18} {:<10} {why}", client.name(), version)?;
-            }
             Presence::Ready { version } => {
                 writeln!(
                     out,
@@ -52,8 +85,12 @@ fn strategies(out: &mut String, registry: &Registry) -> std::fmt::Result {
                 writeln!(out, "  {:<18} {:<10} {why}; {install}", client.name(), "missing")?;
             }
         }
-        let transports: Vec<&str> = client.transports().iter().map(|t| t.name()).collect();
         for mode in client.modes() {
+            let transports: Vec<&str> = mode
+                .transports(client.as_ref())
+                .iter()
+                .map(|transport| transport.name())
+                .collect();
             let star = if mode.default { '*' } else { ' ' };
             writeln!(
                 out,
@@ -82,6 +119,7 @@ fn engines(out: &mut String, measured: bool) -> std::fmt::Result {
             (can.peers, "peers"),
             (can.phases, "phases"),
             (can.exact, "exact"),
+            (can.attach, "attach"),
         ]
         .into_iter()
         .filter_map(|(yes, word)| yes.then_some(word))
@@ -96,7 +134,7 @@ fn engines(out: &mut String, measured: bool) -> std::fmt::Result {
         } else {
             String::new()
         };
-        writeln!(out, "    {:<8} {state} ({knows}){cost}", engine.kind().name())?;
+        writeln!(out, "    {:<13} {state} ({knows}){cost}", engine.kind().name())?;
     }
     writeln!(out)
 }

@@ -1,9 +1,13 @@
 //! The commands: one short file each. Only this folder writes to standard output.
 
 pub mod arm;
+mod attach;
 pub mod bench;
 pub mod calls;
 pub mod count;
+mod count_result;
+mod count_server;
+pub mod counting;
 pub mod explain;
 pub mod import;
 pub mod list;
@@ -11,6 +15,7 @@ pub mod preflight;
 mod preflight_load;
 pub mod prove;
 pub mod responder;
+mod scenario;
 pub mod schema;
 pub mod secrets;
 pub mod setup;

@@ -315,6 +315,7 @@ fn decide(args: &PreflightArgs) -> Result<(Record, Code), CommandError> {
         server: witness
             .as_ref()
             .map(|witness| server_info(witness, endpoint.as_ref())),
+        more_servers: Vec::new(),
         plan: args.info(),
         strategies: Vec::new(),
         imports: Vec::new(),
@@ -616,6 +617,7 @@ fn server_info(witness: &Witness, endpoint: Option<&Endpoint>) -> ServerInfo {
             .iter()
             .map(|(name, value)| (escape(name, 60), escape(value, 120)))
             .collect(),
+        ..ServerInfo::default()
     }
 }
 

@@ -17,6 +17,7 @@ use crate::sys::lifetime::die_with_this_thread;
 use crate::units::escape;
 
 use super::Code;
+use super::bench::{DEFAULT_PATIENCE, DEFAULT_RUNS, DEFAULT_WARMUP};
 
 /// What all rounds of one run shall take at most, in seconds.
 const LONGEST_RUN: f64 = 10.0;
@@ -58,7 +59,10 @@ fn bench_of(args: &BenchArgs, row: &StrategyResult, built_in: bool) -> Result<Ve
     put("--runs", rounds(args, row).to_string());
     put("--warmup", "0".to_owned());
     put("--engine", "none".to_owned());
-    put("--timeout", format!("{}ms", args.timeout.as_millis()));
+    put(
+        "--timeout",
+        format!("{}ms", args.timeout.unwrap_or(DEFAULT_PATIENCE).as_millis()),
+    );
     put("--output", "-".to_owned());
     if !load.pipeline.is_empty() {
         put("--pipeline", row.axes.pipeline.to_string());
@@ -107,7 +111,11 @@ fn bench_of(args: &BenchArgs, row: &StrategyResult, built_in: bool) -> Result<Ve
 
 /// As many rounds as the run had, as far as they fit into the time of one run.
 fn rounds(args: &BenchArgs, row: &StrategyResult) -> u32 {
-    let all = args.runs.saturating_add(args.warmup).max(1);
+    let all = args
+        .runs
+        .unwrap_or(DEFAULT_RUNS)
+        .saturating_add(args.warmup.unwrap_or(DEFAULT_WARMUP))
+        .max(1);
     let one = row.timed.known().and_then(|timed| {
         let longest = timed.rounds.iter().map(|round| round.elapsed.as_secs_f64());
         longest.reduce(f64::max)
@@ -140,7 +148,8 @@ fn make(arm: &Arm, args: &BenchArgs, interrupt: &Interrupt) -> Result<Record, Tr
         let _ = stdin.write_all(text.as_bytes());
     }
     let (stdout, stderr) = (read(child.0.stdout.take()), read(child.0.stderr.take()));
-    let longest = Duration::from_secs_f64(LONGEST_RUN) + args.timeout * 4 + AROUND_A_RUN;
+    let longest =
+        Duration::from_secs_f64(LONGEST_RUN) + args.timeout.unwrap_or(DEFAULT_PATIENCE) * 4 + AROUND_A_RUN;
     let deadline = Instant::now() + longest;
     let status = loop {
         match child.0.try_wait() {

@@ -65,6 +65,46 @@ pub fn hide(args: &mut ServerArgs) -> anyhow::Result<()> {
     Err(anyhow!(command.exec()).context("cannot restart to hide the password; set REDISCLI_AUTH instead"))
 }
 
+/// The same for the only URI that a command takes, in the option of this name. Other arguments are left
+/// alone: they are the program's that is counted.
+///
+/// # Errors
+/// As [`hide`].
+pub fn hide_uri(option: &str, uri: &mut Option<String>) -> anyhow::Result<()> {
+    let Some(given) = uri.clone() else {
+        return Ok(());
+    };
+    if given.contains(MASK)
+        && let Ok(whole) = env::var(URI)
+    {
+        forget_variable(URI);
+        *uri = Some(whole);
+        return Ok(());
+    }
+    let Some(password) = password_of(&given) else {
+        return Ok(());
+    };
+    let program = env::current_exe().context("cannot find the systally program to hide the password")?;
+    let mut command = Command::new(program);
+    let mut args = env::args_os();
+    if let Some(name) = args.next() {
+        command.arg0(name);
+    }
+    let with_option = format!("{option}={given}");
+    let mut hidden = false;
+    for arg in args {
+        // The option stands before the program and its arguments.
+        if !hidden && (arg == given.as_str() || arg == with_option.as_str()) {
+            hidden = true;
+            command.arg(masked(&arg, &[password]));
+        } else {
+            command.arg(arg);
+        }
+    }
+    command.env(URI, &given);
+    Err(anyhow!(command.exec()).context("cannot restart to hide the password; set REDISCLI_AUTH instead"))
+}
+
 /// The password inside `scheme://user:password@host`, as it is written there.
 fn password_of(uri: &str) -> Option<&str> {
     let (_, rest) = uri.split_once("://")?;

@@ -77,7 +77,11 @@ fn timed(kind: EngineKind, looper: &Path, calls: u64) -> Result<f64, EngineError
         // The one call there is to count; perf could not count all.
         selection: match kind {
             EngineKind::Perf => Selection::Only(vec![Syscall::native(libc::SYS_getppid)]),
-            EngineKind::Ptrace | EngineKind::Bpf | EngineKind::None => Selection::All,
+            EngineKind::Ptrace
+            | EngineKind::PtraceCounts
+            | EngineKind::Bpf
+            | EngineKind::Strace
+            | EngineKind::None => Selection::All,
         },
         pin: true,
         cpu_time: false,

@@ -8,11 +8,14 @@ mod plain;
 mod ptrace;
 mod rights;
 mod start;
+mod strace;
+mod window;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::tally::PhaseTallies;
@@ -22,28 +25,50 @@ pub use bpf::Bpf;
 pub use measure::{CallCost, measure};
 pub use none::Untraced;
 pub use perf::Perf;
-pub use ptrace::Ptrace;
+pub use ptrace::{Ptrace, PtraceCounts};
+pub use strace::Strace;
 
 /// The engines, in the order in which `auto` prefers them for a full count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EngineKind {
     /// Native ptrace: every call, errno and time, without rights.
     Ptrace,
+    /// Native ptrace with one stop a call: every call, at half the cost, without errno, time and peers.
+    PtraceCounts,
     /// BPF programs: every call, errno and time at nearly full speed, with CAP_BPF and CAP_PERFMON.
     Bpf,
     /// Counters of the kernel for a few chosen calls, at nearly full speed, mostly without rights.
     Perf,
+    /// An installed strace, whose log is read: every call, errno and time, slowly.
+    Strace,
     /// No tracer: the program runs at full speed and nothing is counted (timed rounds).
     None,
 }
 
 impl EngineKind {
+    /// Whether programs run under it at nearly the speed they have without, so that its counts are what a
+    /// client does when nobody counts.
+    pub fn is_near_native(self) -> bool {
+        match self {
+            EngineKind::Ptrace | EngineKind::PtraceCounts | EngineKind::Strace => false,
+            EngineKind::Bpf | EngineKind::Perf | EngineKind::None => true,
+        }
+    }
+
+    /// The kind of that name, as records have it.
+    pub fn by_name(name: &str) -> Option<EngineKind> {
+        let kinds = ENGINES.iter().map(|engine| engine.kind());
+        kinds.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// The name on the command line and in records.
     pub fn name(self) -> &'static str {
         match self {
             EngineKind::Ptrace => "ptrace",
+            EngineKind::PtraceCounts => "ptrace-counts",
             EngineKind::Bpf => "bpf",
             EngineKind::Perf => "perf",
+            EngineKind::Strace => "strace",
             EngineKind::None => "none",
         }
     }
@@ -70,6 +95,8 @@ pub struct Capabilities {
     pub phases: bool,
     /// Counts are exact: no event can be lost.
     pub exact: bool,
+    /// Programs that are running already ([`Engine::attach`]).
+    pub attach: bool,
 }
 
 /// Whether an engine works on this machine now.
@@ -171,6 +198,38 @@ pub struct Request {
     pub cpu_time: bool,
 }
 
+/// A way to send a signal to everything that descends from a session's programs, usable from another thread
+/// while the session is being finished.
+#[derive(Clone)]
+pub struct Order(Arc<dyn Fn(i32) + Send + Sync>);
+
+impl Order {
+    /// By what the session does with the signal.
+    pub fn new(send: impl Fn(i32) + Send + Sync + 'static) -> Order {
+        Order(Arc::new(send))
+    }
+
+    /// Sends it, within a moment.
+    pub fn signal_all(&self, signal: i32) {
+        (self.0)(signal);
+    }
+}
+
+/// Which processes to attach to. Asked again until it names none that is new, so that one forked meanwhile
+/// is not missed.
+pub type Finder = Arc<dyn Fn() -> Vec<i32> + Send + Sync>;
+
+/// A process that could not be attached to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// Its id.
+    pub pid: i32,
+    /// What forbids it.
+    pub why: String,
+    /// What would allow it.
+    pub fix: String,
+}
+
 /// How one program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
@@ -240,6 +299,15 @@ pub enum EngineError {
         /// What would allow it.
         fix: String,
     },
+    /// The processes to attach to ended before they could be.
+    #[error("there is nothing to count: the processes to attach to have ended")]
+    NoneLeft,
+    /// The engine can only start programs.
+    #[error("the {engine} engine cannot attach to running programs; use --engine ptrace")]
+    CannotAttach {
+        /// Which engine.
+        engine: EngineKind,
+    },
     /// A system call of the engine itself failed.
     #[error("{operation} (pid {pid}): {source}")]
     System {
@@ -286,17 +354,32 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// A program that cannot be executed, or tracing that is not permitted.
     fn launch(&self, programs: Vec<Program>, request: &Request) -> Result<Box<dyn Session>, EngineError>;
+    /// Attaches to all threads of running processes; what they start from then on is followed. The window of
+    /// the request is ignored: all is loop. Promises 3 and 4 hold as for `launch`; in place of 5, a tracee
+    /// runs on untraced whenever counting ends, SIGKILL to systally included, and none is left stopped that
+    /// was not before. A call that a thread waits in at the moment of attaching is counted when it returns
+    /// or not at all, never twice.
+    ///
+    /// # Errors
+    /// [`EngineError::Denied`] when none may be attached to, [`EngineError::NoneLeft`] when all have
+    /// ended, [`EngineError::CannotAttach`] without the capability.
+    fn attach(&self, find: Finder, request: &Request) -> Result<Box<dyn Attachment>, EngineError> {
+        let _ = (find, request);
+        Err(EngineError::CannotAttach { engine: self.kind() })
+    }
 }
 
 /// All engines, in the order of [`EngineKind`].
-pub const ENGINES: &[&dyn Engine] = &[&Ptrace, &Bpf, &Perf, &Untraced];
+pub const ENGINES: &[&dyn Engine] = &[&Ptrace, &PtraceCounts, &Bpf, &Perf, &Strace, &Untraced];
 
 /// The engine of a kind.
 pub fn engine(kind: EngineKind) -> &'static dyn Engine {
     match kind {
         EngineKind::Ptrace => &Ptrace,
+        EngineKind::PtraceCounts => &PtraceCounts,
         EngineKind::Bpf => &Bpf,
         EngineKind::Perf => &Perf,
+        EngineKind::Strace => &Strace,
         EngineKind::None => &Untraced,
     }
 }
@@ -309,10 +392,34 @@ pub trait Session: Send {
     fn pipes(&mut self) -> Vec<Pipes>;
     /// Sends a signal to every program (with its group when it leads one).
     fn signal(&self, signal: i32);
+    /// Reaches the descendants of the programs too, those that have outlived them included. An engine that
+    /// knows of none has nobody to send anything to.
+    fn order(&self) -> Order {
+        Order::new(|_| ())
+    }
     /// Waits until all programs and their traced descendants have ended, `limit` at most (`None`: as
     /// long as it takes), and hands over what was counted.
     ///
     /// # Errors
     /// When the engine itself failed; what a program did is never an error here.
     fn finish(self: Box<Self>, limit: Option<Duration>) -> Result<Outcome, EngineError>;
+}
+
+/// Running processes under an engine. Dropping it lets them go.
+pub trait Attachment: Send {
+    /// The processes that are counted, in the order in which they were attached to.
+    fn processes(&self) -> &[i32];
+    /// Those that could not be attached to.
+    fn refused(&self) -> &[Refusal];
+    /// Counts until `limit` has passed (`None`: no limit), `stop` says so, or nothing is left to count.
+    ///
+    /// # Errors
+    /// When the engine itself failed; the processes then run on untraced.
+    fn wait(&mut self, limit: Option<Duration>, stop: &dyn Fn() -> bool) -> Result<(), EngineError>;
+    /// Lets the processes go and hands over what was counted. Calls that are in progress then are
+    /// `unfinished`. The outcome has no exits and the length of one window.
+    ///
+    /// # Errors
+    /// As [`Attachment::wait`].
+    fn detach(self: Box<Self>) -> Result<Outcome, EngineError>;
 }

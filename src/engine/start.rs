@@ -54,6 +54,21 @@ pub(super) fn image(program: &Program) -> Result<Image, EngineError> {
     })
 }
 
+/// Makes sure that a program can be executed, as far as that can be seen before it is tried.
+///
+/// # Errors
+/// As [`image`].
+pub(super) fn check(program: &Program) -> Result<(), EngineError> {
+    let image = image(program)?;
+    let path = Path::new(OsStr::from_bytes(image.path.as_bytes()));
+    let refused = |errno| exec_error(path.as_os_str(), errno);
+    nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).map_err(refused)?;
+    if path.is_dir() {
+        return Err(refused(Errno::EACCES));
+    }
+    Ok(())
+}
+
 /// The inherited environment with a program's own variables on top, as `NAME=value`.
 fn environment(own: &BTreeMap<OsString, OsString>) -> Vec<Vec<u8>> {
     let inherited = std::env::vars_os().filter(|(name, _)| !own.contains_key(name));
@@ -66,7 +81,7 @@ fn environment(own: &BTreeMap<OsString, OsString>) -> Vec<Vec<u8>> {
 
 /// Finds a program as execvp(3) does: a name with a slash is a path; otherwise the first executable file
 /// of that name in PATH, and EACCES when there are only files that may not be executed.
-fn search(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Errno> {
+pub(super) fn search(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Errno> {
     if name.is_empty() {
         return Err(Errno::ENOENT);
     }
@@ -109,6 +124,7 @@ pub(super) fn start_error(program: &Program, error: StartError) -> EngineError {
 fn exec_error(name: &OsStr, errno: Errno) -> EngineError {
     let has_slash = name.as_bytes().contains(&b'/');
     let hint = match errno {
+        Errno::ENOENT if name.is_empty() => "; its name is empty",
         Errno::ENOENT if !has_slash => "; it is not in PATH",
         Errno::ENOENT if Path::new(name).exists() => "; the interpreter named in its first line is missing",
         Errno::EACCES if Path::new(name).is_dir() => "; it is a folder",
@@ -121,7 +137,11 @@ fn exec_error(name: &OsStr, errno: Errno) -> EngineError {
         _ => "",
     };
     EngineError::Exec {
-        program: escape(&name.to_string_lossy(), 200),
+        program: if name.is_empty() {
+            "''".to_owned()
+        } else {
+            escape(&name.to_string_lossy(), 200)
+        },
         source: errno,
         hint: hint.to_owned(),
     }

@@ -175,18 +175,19 @@ impl Facts {
 /// descriptors, the listener's queue, and whether the server lives. Call it as soon as the failure is
 /// seen; it takes some milliseconds with a full table of sockets and prints nothing.
 ///
-/// `client` is the worker while it still exists (else this process, whose limits it had), `server` the
+/// `endpoint` is `None` for a client without a server. `client` is the worker while it still exists (else this process, whose limits it had), `server` the
 /// server's process when it is known.
 pub fn collect(
     root: &Root,
-    endpoint: &Endpoint,
+    endpoint: Option<&Endpoint>,
     client: Option<i32>,
     server: Option<i32>,
 ) -> BTreeMap<String, String> {
     let mut facts = Facts::default();
     match endpoint {
-        Endpoint::Unix { path, .. } => unix_facts(root, path, &mut facts),
-        Endpoint::Tcp { host, port, .. } => tcp_facts(root, host, *port, &mut facts),
+        Some(Endpoint::Unix { path, .. }) => unix_facts(root, path, &mut facts),
+        Some(Endpoint::Tcp { host, port, .. }) => tcp_facts(root, host, *port, &mut facts),
+        None => {}
     }
     let who = client.map_or(Who::Me, Who::Pid);
     let limit =
@@ -203,7 +204,8 @@ pub fn collect(
         facts.put(Fact::FileMax, file_nr[2]);
     }
     facts.put_known(Fact::Somaxconn, sysctl::integer(root, "net.core.somaxconn"));
-    if let Ok(listeners) = sockdiag::listeners(root)
+    if let Some(endpoint) = endpoint
+        && let Ok(listeners) = sockdiag::listeners(root)
         && let Some(listener) = Load::to(endpoint).listener(&listeners)
     {
         facts.put(Fact::Backlog, listener.backlog);
@@ -407,14 +409,14 @@ mod tests {
     fn a_stale_socket_differs_from_a_missing_and_a_live_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.sock");
-        let missing = collect(&Root::live(), &unix(&path), None, None);
+        let missing = collect(&Root::live(), Some(&unix(&path)), None, None);
         assert_eq!(get(&missing, Fact::SocketExists), Some("no"));
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        let live = collect(&Root::live(), &unix(&path), None, None);
+        let live = collect(&Root::live(), Some(&unix(&path)), None, None);
         assert_eq!(get(&live, Fact::SocketListener), Some("yes"));
         assert_eq!(get(&live, Fact::SocketKind), Some("socket"));
         drop(listener);
-        let stale = collect(&Root::live(), &unix(&path), None, None);
+        let stale = collect(&Root::live(), Some(&unix(&path)), None, None);
         assert_eq!(get(&stale, Fact::SocketExists), Some("yes"));
         assert_eq!(get(&stale, Fact::SocketListener), Some("no"));
     }
@@ -431,7 +433,7 @@ mod tests {
         };
         let _client = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
         let me = std::process::id() as i32;
-        let facts = collect(&Root::live(), &endpoint, Some(me), Some(me));
+        let facts = collect(&Root::live(), Some(&endpoint), Some(me), Some(me));
         assert_eq!(get(&facts, Fact::TcpListener), Some("yes"));
         assert_eq!(get(&facts, Fact::TcpEstablished), Some("1"));
         assert_eq!(get(&facts, Fact::SourceAddress), Some("127.0.0.1"));
@@ -439,7 +441,7 @@ mod tests {
         assert!(get(&facts, Fact::FdsOpen).is_some());
         assert!(!format!("{facts:?}").contains("hunter2"));
         drop((listener, _client));
-        let facts = collect(&Root::live(), &endpoint, None, None);
+        let facts = collect(&Root::live(), Some(&endpoint), None, None);
         assert_eq!(get(&facts, Fact::TcpListener), Some("no"));
     }
 
@@ -451,7 +453,7 @@ mod tests {
             user: None,
             password: None,
         };
-        let facts = collect(&Tree::new().root(), &endpoint, Some(1), Some(2));
+        let facts = collect(&Tree::new().root(), Some(&endpoint), Some(1), Some(2));
         assert_eq!(get(&facts, Fact::TcpTimeWait), None);
         assert_eq!(get(&facts, Fact::PortsUsable), None);
         // A process that has no folder is not alive; that much an empty recording says.

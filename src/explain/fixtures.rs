@@ -5,10 +5,16 @@
 use std::path::PathBuf;
 
 use super::evidence::Fact;
-use super::testing::{empty, failed, round, row, set_call, set_counted, set_errno, set_rounds, with_fact};
+use super::testing::{
+    empty, failed, round, row, set_call, set_counted, set_errno, set_latency, set_peers, set_rounds,
+    set_startup, set_talk, with_fact,
+};
 use super::{RULES, explain, unexplained};
-use crate::record::{FailureKind, LimitReading, Record, Stage, StrategyResult, Verdict, wire};
-use crate::units::Measured;
+use crate::record::{
+    CounterReading, FailureKind, LimitReading, Record, Stage, StrategyResult, Verdict, wire,
+};
+use crate::tally::{LongWait, Talk};
+use crate::units::{Measured, Nanos};
 
 /// A code, a record in which it is found, and one in which it is not.
 pub(super) type Case = (&'static str, Record, Record);
@@ -307,6 +313,191 @@ fn cost_cases() -> Vec<Case> {
     ]
 }
 
+/// How turns and waits look; these rules share their codes with those for foreign traces.
+fn shape_cases() -> Vec<Case> {
+    let talk = |change: fn(&mut Talk)| {
+        changed("predis/persistent/tcp", |result| {
+            set_talk(result, |talk| {
+                talk.waits = [(15, 1000)].into();
+                change(talk);
+            })
+        })
+    };
+    let calls = |name: &'static str, calls| {
+        changed("predis/persistent/tcp", |result| {
+            set_call(result, name, calls, &[])
+        })
+    };
+    // Operations per second at the upper end, where the median is 100.
+    let rounds = |high: f64| {
+        changed("predis/persistent/tcp", |result| {
+            set_rounds(result, vec![round(100, 100, 100); 5], 100.0);
+            if let Measured::Known(timed) = &mut result.timed {
+                timed.ops_per_s.high = high;
+            }
+        })
+    };
+    let connects = |queries, opens| {
+        changed("phpredis/connect/tcp", |result| {
+            set_call(result, "connect", 1000, &[]);
+            set_peers(result, "connect", &[("10.0.0.9:6379", 1000)]);
+            set_peers(
+                result,
+                "sendto",
+                &[("10.0.0.9:6379", 1000), ("10.0.0.2:53", queries)],
+            );
+            set_call(result, "openat", opens, &[]);
+        })
+    };
+    let latency = |ms: u64| {
+        changed("predis/persistent/tcp", |result| {
+            set_latency(result, Nanos(ms * 1_000_000))
+        })
+    };
+    let wait = |call: &str, ms: u64| {
+        changed("predis/persistent/tcp", |result| {
+            set_talk(result, |talk| {
+                talk.long_waits = vec![LongWait {
+                    call: call.to_owned(),
+                    took: Nanos(ms * 1_000_000),
+                    count: 1,
+                    timed_out: 1,
+                }];
+            })
+        })
+    };
+    let error = |call: &'static str, errno: &'static str| {
+        changed("phpredis/connect/tcp", |result| {
+            set_errno(result, call, 10, errno)
+        })
+    };
+    let startup = |n| {
+        changed("phpredis/persistent/tcp", |result| {
+            set_startup(result, "newfstatat", n)
+        })
+    };
+    let split = |ms: u64| {
+        changed("redis-py/persistent/tcp", |result| {
+            let mut one = round(1000, 1000, 1000);
+            one.elapsed = Nanos(ms * 1_000_000);
+            one.cpu = Some((Nanos(ms * 700_000), Nanos(ms * 100_000)));
+            set_rounds(result, vec![one], 1000.0);
+        })
+    };
+    vec![
+        (
+            "NAGLE_DELAYED_ACK",
+            talk(|talk| {
+                talk.ack_waits_after_several = 900;
+                talk.turns_without_nodelay = 1000;
+            }),
+            talk(|talk| {
+                talk.ack_waits_otherwise = 900;
+                talk.turns_with_nodelay = 1000;
+            }),
+        ),
+        (
+            "NAGLE_NOT_THE_CAUSE",
+            talk(|talk| talk.turns_without_nodelay = 1000),
+            talk(|talk| talk.turns_with_nodelay = 1000),
+        ),
+        ("NAGLE_UNDECIDED", latency(41), latency(60)),
+        (
+            "SENT_IN_PIECES",
+            talk(|talk| talk.turns_with_several_sends = 1000),
+            talk(|talk| talk.turns_with_several_sends = 10),
+        ),
+        (
+            "REPLY_IN_PIECES",
+            talk(|talk| {
+                talk.full_receives = 12_000;
+                talk.full_buffer = 8192;
+            }),
+            talk(|talk| talk.full_receives = 1),
+        ),
+        (
+            "EVENT_LOOP_SPIN",
+            talk(|talk| talk.longest_poll_streak = 400),
+            talk(|talk| talk.longest_poll_streak = 2),
+        ),
+        (
+            "POLL_STORM",
+            calls("epoll_wait", 20_000),
+            calls("epoll_wait", 2_000),
+        ),
+        (
+            "SLEEP_LOOP",
+            calls("clock_nanosleep", 1000),
+            calls("clock_nanosleep", 10),
+        ),
+        ("THREAD_HANDOVER", calls("futex", 2000), calls("futex", 40)),
+        (
+            "CLOCK_SYSCALLS",
+            calls("clock_gettime", 3000),
+            calls("clock_gettime", 3),
+        ),
+        (
+            "IO_URING",
+            calls("io_uring_enter", 1000),
+            calls("epoll_wait", 1000),
+        ),
+        (
+            "WAIT_EQUALS_TIMEOUT",
+            wait("poll", 60_002),
+            wait("clock_nanosleep", 60_002),
+        ),
+        ("NAME_LOOKUPS", connects(2000, 0), connects(1, 0)),
+        ("FILES_PER_CONNECTION", connects(0, 2000), connects(0, 2)),
+        (
+            "EXPECTED_ERRORS",
+            error("connect", "EINPROGRESS"),
+            error("sendto", "EPIPE"),
+        ),
+        (
+            "UNEXPECTED_ERRORS",
+            error("sendto", "EPIPE"),
+            error("connect", "EINPROGRESS"),
+        ),
+        ("NOISY_ROUNDS", rounds(140.0), rounds(110.0)),
+        ("STARTUP_SHARE", startup(2000), startup(20)),
+        ("TIME_SPLIT", split(1000), split(10)),
+    ]
+}
+
+/// What only the runs of scenarios can show.
+fn scenario_cases() -> Vec<Case> {
+    let counter = |early| {
+        changed("forked-script/connect/tcp", |result| {
+            result.experiment.counters = vec![CounterReading {
+                expected: 100_000,
+                early,
+                ended: 100_000,
+                running: 9,
+                early_ns: 4_000_000_000,
+            }];
+        })
+    };
+    // Throughput with two and with three servers.
+    let servers = |rates: [f64; 2]| {
+        let mut record = empty();
+        for (number, rate) in (2..).zip(rates) {
+            let mut result = row("predis/shards/tcp");
+            result.axes.servers = number;
+            set_rounds(&mut result, vec![round(1000, 1000, 1000)], rate);
+            record.strategies.push(result);
+        }
+        record
+    };
+    vec![
+        ("COUNTED_TOO_EARLY", counter(90_000), counter(100_000)),
+        (
+            "DIMINISHING_RETURNS",
+            servers([70_000.0, 66_000.0]),
+            servers([50_000.0, 70_000.0]),
+        ),
+    ]
+}
+
 /// The usual suspects, read and fine: what findings may then clear.
 fn suspects() -> Vec<LimitReading> {
     use crate::limits::{Load, check_all};
@@ -342,6 +533,8 @@ fn every_code_is_found_where_it_should_and_not_in_its_look_alike() {
     cases.extend(worker_cases());
     cases.extend(cost_cases());
     cases.extend(super::fixtures_limits::cases());
+    cases.extend(shape_cases());
+    cases.extend(scenario_cases());
     // The rules for foreign traces have their fixtures in `fixtures/imports`.
     let live = RULES.iter().flat_map(|rule| rule.docs()).chain(unexplained::DOCS);
     for doc in live {

@@ -13,10 +13,14 @@
 mod auth;
 mod cgroup_oom;
 mod client_nofile;
+mod clock;
 mod connection_per_operation;
 mod conntrack_full;
+mod counted_too_early;
 mod cpu_throttle;
+mod diminishing_returns;
 mod ephemeral_ports;
+mod errors;
 pub mod evidence;
 mod finding;
 #[cfg(test)]
@@ -24,18 +28,24 @@ mod fixtures;
 #[cfg(test)]
 mod fixtures_limits;
 mod forks;
+mod handover;
 mod idle_close;
 mod kernel;
+mod known_waits;
 mod ledger;
 mod listener_stale;
 mod liveness_probes;
+mod lookups;
 mod maxclients;
 mod memcached_limit;
+mod nagle;
 mod no_ptrace;
+mod noisy_rounds;
 mod options_per_operation;
 mod output_buffer_close;
 mod packet_loss;
 mod php_pool;
+mod pieces;
 mod pipeline_not_batched;
 mod rank;
 mod retry_duplicates;
@@ -44,23 +54,28 @@ mod server_died;
 mod server_down;
 mod server_emfile;
 mod server_refusal;
+mod sleeps;
 mod slow_server;
 mod socket_missing;
 mod socket_perm;
 mod socket_stale;
+mod spin;
+mod startup;
 mod symptom;
 mod syn_queue;
 mod system_file_max;
 mod tcp_accept_queue;
 mod tcp_accept_reset;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
+mod time_split;
 mod time_wait_buckets;
 mod trace;
 mod tracer_changed;
 mod unexplained;
 mod unix_backlog;
 mod unix_backlog_wait;
+mod uring;
 mod worker;
 mod worker_refused;
 mod xdebug;
@@ -105,13 +120,28 @@ pub const RULES: &[&dyn Rule] = &[
     &no_ptrace::NoPtrace,
     &ledger::Ledger,
     &retry_duplicates::RetryDuplicates,
+    &counted_too_early::CountedTooEarly,
     &pipeline_not_batched::PipelineNotBatched,
     &connection_per_operation::ConnectionPerOperation,
     &liveness_probes::LivenessProbes,
     &options_per_operation::OptionsPerOperation,
+    &diminishing_returns::DiminishingReturns,
+    &nagle::Nagle,
+    &spin::Spin,
+    &sleeps::Sleeps,
+    &known_waits::KnownWaits,
+    &lookups::Lookups,
+    &errors::Errors,
+    &pieces::Pieces,
+    &handover::Handover,
+    &clock::Clock,
+    &uring::Uring,
     &xdebug::Xdebug,
     &tracer_changed::TracerChanged,
+    &noisy_rounds::NoisyRounds,
     &time_wait_buckets::TimeWaitBuckets,
+    &startup::StartupShare,
+    &time_split::TimeSplit,
 ];
 
 /// What all rules find in a record, the gravest first; failures that no rule explains are said to be so.

@@ -6,7 +6,8 @@ use super::evidence::Fact;
 use super::symptom::Symptom;
 use crate::record::{CallCounts, Counted, Failure, FailureKind, PhaseCounts, Record, Status};
 use crate::record::{StrategyResult, Timed, Verdict};
-use crate::units::{Measured, total};
+use crate::tally::Talk;
+use crate::units::{Measured, Nanos, total};
 
 /// Calls that wait for a descriptor.
 pub(super) const WAITS: &[&str] = &[
@@ -20,6 +21,29 @@ pub(super) const WAITS: &[&str] = &[
 ];
 /// Calls that receive.
 pub(super) const RECEIVES: &[&str] = &["recvfrom", "recv", "recvmsg", "read", "readv"];
+
+/// Calls that only let time pass.
+pub(super) const SLEEPS: &[&str] = &["nanosleep", "clock_nanosleep"];
+/// Calls that threads wait for each other with.
+pub(super) const FUTEX: &[&str] = &["futex", "futex_wait", "futex_wake", "futex_waitv"];
+
+/// Calls about files by path, and the looks at them that go with it.
+pub(super) const FILE_CALLS: &[&str] = &[
+    "open",
+    "openat",
+    "openat2",
+    "stat",
+    "lstat",
+    "newfstatat",
+    "statx",
+    "access",
+    "faccessat",
+    "faccessat2",
+    "readlink",
+    "readlinkat",
+    "fstat",
+    "getcwd",
+];
 
 /// How a strategy uses connections, from its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -235,6 +259,49 @@ impl<'a> Row<'a> {
             .iter()
             .filter_map(|call| counted.phases.run_loop.syscalls.get(*call));
         counted.ops?.per_op(total(counts.map(of)))
+    }
+
+    /// Turns and waits of the measured window; `None` when the engine does not look at single calls.
+    pub(super) fn talk(&self) -> Option<&'a Talk> {
+        self.counted()?.phases.run_loop.talk.as_ref()
+    }
+
+    /// The counts of these calls in the measured window.
+    pub(super) fn loop_counts(&self, calls: &[&str]) -> impl Iterator<Item = &'a CallCounts> {
+        let counted = self.counted();
+        calls
+            .iter()
+            .filter_map(move |call| counted?.phases.run_loop.syscalls.get(*call))
+    }
+
+    /// These calls in the measured window.
+    pub(super) fn loop_calls(&self, calls: &[&str]) -> u64 {
+        total(self.loop_counts(calls).map(|call| call.calls))
+    }
+
+    /// How often one of them failed so there.
+    pub(super) fn loop_errors(&self, calls: &[&str], errno: &str) -> u64 {
+        let errors = self
+            .loop_counts(calls)
+            .filter_map(|call| call.errors.known()?.get(errno));
+        total(errors.copied())
+    }
+
+    /// Time in them there; `None` when the engine has no times.
+    pub(super) fn loop_wall(&self, calls: &[&str]) -> Option<Nanos> {
+        let times: Option<Vec<u64>> = self
+            .loop_counts(calls)
+            .map(|call| Some(call.wall.known()?.0))
+            .collect();
+        Some(Nanos(total(times?)))
+    }
+
+    /// These calls in all phases, as far as they are not known to have failed.
+    pub(super) fn good_calls(&self, calls: &[&str]) -> u64 {
+        let counts = self
+            .all_phases()
+            .flat_map(|phase| calls.iter().filter_map(|call| phase.syscalls.get(*call)));
+        total(counts.map(|call| call.calls.saturating_sub(call.failed().unwrap_or(0))))
     }
 
     /// Operations asked for, over all rounds and the counted pass.

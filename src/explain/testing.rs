@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::evidence::Fact;
 use super::{Finding, docs, explain};
+use crate::record::witness::UNSAID;
 use crate::record::{
-    Axes, CallCounts, ClientInfo, Counted, Counters, Failure, FailureKind, Host, Interval, Kind, PhaseCounts,
-    Phases, PlanInfo, Record, Round, ServerInfo, ServerOrigin, ServerView, Stage, Status, StrategyResult,
-    Timed,
+    Axes, CallCounts, ClientInfo, Counted, Counters, Experiment, Failure, FailureKind, Host, Interval, Kind,
+    Latency, PhaseCounts, Phases, PlanInfo, Record, Round, ServerInfo, ServerOrigin, ServerView, Stage,
+    Status, StrategyResult, Timed,
 };
+use crate::tally::Talk;
 use crate::units::{Measured, Nanos, Ops};
 
 fn not<T>() -> Measured<T> {
@@ -16,7 +18,7 @@ fn not<T>() -> Measured<T> {
 }
 
 /// A bench of a private Redis without rows.
-pub(super) fn empty() -> Record {
+pub(crate) fn empty() -> Record {
     Record {
         kind: Kind::Bench,
         tool_version: "0".to_owned(),
@@ -33,8 +35,9 @@ pub(super) fn empty() -> Record {
             version: "7.0.15".to_owned(),
             origin: ServerOrigin::Private,
             addresses: vec!["127.0.0.1:6379".to_owned(), "unix:/run/r.sock".to_owned()],
-            settings: BTreeMap::new(),
+            ..ServerInfo::default()
         }),
+        more_servers: Vec::new(),
         plan: PlanInfo::default(),
         strategies: Vec::new(),
         limits: Vec::new(),
@@ -47,7 +50,7 @@ pub(super) fn empty() -> Record {
 }
 
 /// A clean row of 1,000 GETs: one send, one receive each, all served.
-pub(super) fn row(name: &str) -> StrategyResult {
+pub(crate) fn row(name: &str) -> StrategyResult {
     let transport = name.split('/').nth(2).unwrap_or_default().to_owned();
     let mut result = StrategyResult {
         name: name.to_owned(),
@@ -56,7 +59,7 @@ pub(super) fn row(name: &str) -> StrategyResult {
             transport,
             pipeline: 1,
             payload_bytes: 4,
-            clients: 1,
+            ..Axes::default()
         },
         client: ClientInfo::default(),
         status: Status::Ok,
@@ -77,7 +80,10 @@ pub(super) fn row(name: &str) -> StrategyResult {
             cpu: not(),
             notes: Vec::new(),
         }),
+        varied: Vec::new(),
+        witness: Measured::NotMeasured(UNSAID.to_owned()),
         server_view: Measured::Known(ServerView::default()),
+        experiment: Experiment::default(),
     };
     set_rounds(&mut result, vec![round(1000, 1000, 1000)], 50_000.0);
     set_call(&mut result, "sendto", 1000, &[]);
@@ -86,7 +92,7 @@ pub(super) fn row(name: &str) -> StrategyResult {
 }
 
 /// A round in which the server executed so many GETs.
-pub(super) fn round(ops: u64, asked: u64, served: u64) -> Round {
+pub(crate) fn round(ops: u64, asked: u64, served: u64) -> Round {
     Round {
         ops: Ops(ops),
         asked: Ops(asked),
@@ -96,10 +102,11 @@ pub(super) fn round(ops: u64, asked: u64, served: u64) -> Round {
             commands: BTreeMap::from([("get".to_owned(), served)]),
             ..ServerView::default()
         }),
+        cpu: None,
     }
 }
 
-pub(super) fn set_rounds(result: &mut StrategyResult, rounds: Vec<Round>, median: f64) {
+pub(crate) fn set_rounds(result: &mut StrategyResult, rounds: Vec<Round>, median: f64) {
     result.timed = Measured::Known(Timed {
         rounds,
         ops_per_s: Interval {
@@ -115,6 +122,31 @@ pub(super) fn set_rounds(result: &mut StrategyResult, rounds: Vec<Round>, median
 pub(super) fn set_counted(result: &mut StrategyResult, change: impl FnOnce(&mut Counted)) {
     match &mut result.counted {
         Measured::Known(counted) => change(counted),
+        Measured::NotMeasured(why) => panic!("{why}"),
+    }
+}
+
+/// Sets turns and waits of the measured window.
+pub(super) fn set_talk(result: &mut StrategyResult, change: impl FnOnce(&mut Talk)) {
+    set_counted(result, |counted| {
+        change(counted.phases.run_loop.talk.get_or_insert_default());
+    });
+}
+
+/// Gives the timed rounds a histogram in which everything took equally long.
+pub(super) fn set_latency(result: &mut StrategyResult, time: Nanos) {
+    match &mut result.timed {
+        Measured::Known(timed) => {
+            timed.latency = Measured::Known(Latency {
+                per_batch: false,
+                p50: time,
+                p90: time,
+                p99: time,
+                p999: time,
+                max: time,
+                hdr: String::new(),
+            });
+        }
         Measured::NotMeasured(why) => panic!("{why}"),
     }
 }
@@ -138,6 +170,44 @@ pub(super) fn set_call(result: &mut StrategyResult, name: &str, calls: u64, erro
                 peers: BTreeMap::new(),
             },
         );
+    });
+}
+
+/// Gives a call of the measured window a time, made when it is new.
+pub(super) fn set_call_time(result: &mut StrategyResult, name: &str, time: Nanos) {
+    let known =
+        matches!(&result.counted, Measured::Known(c) if c.phases.run_loop.syscalls.contains_key(name));
+    if !known {
+        set_call(result, name, 1, &[]);
+    }
+    set_counted(result, |counted| {
+        for (call, counts) in &mut counted.phases.run_loop.syscalls {
+            let mine = call == name;
+            match &mut counts.wall {
+                wall if mine => *wall = Measured::Known(time),
+                wall @ Measured::NotMeasured(_) => *wall = Measured::Known(Nanos(0)),
+                Measured::Known(_) => {}
+            }
+        }
+    });
+}
+
+/// Says where the calls of that name in the measured window led.
+pub(super) fn set_peers(result: &mut StrategyResult, name: &str, peers: &[(&str, u64)]) {
+    set_counted(result, |counted| {
+        if let Some(call) = counted.phases.run_loop.syscalls.get_mut(name) {
+            call.peers = peers.iter().map(|(peer, n)| ((*peer).to_owned(), *n)).collect();
+        }
+    });
+}
+
+/// Sets a call made before the measured window.
+pub(super) fn set_startup(result: &mut StrategyResult, name: &str, calls: u64) {
+    set_call(result, name, calls, &[]);
+    set_counted(result, |counted| {
+        if let Some(call) = counted.phases.run_loop.syscalls.remove(name) {
+            counted.phases.startup.syscalls.insert(name.to_owned(), call);
+        }
     });
 }
 

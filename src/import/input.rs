@@ -1,12 +1,14 @@
 //! Opening what the user names: a file, a pipe, standard input, compressed or not.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
+use std::rc::Rc;
 
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
-use super::ImportError;
+use super::{ImportError, Imported};
 
 /// Opens a file, or standard input for `-`.
 ///
@@ -30,11 +32,83 @@ pub fn open(path: &Path) -> io::Result<Box<dyn Read>> {
     Ok(Box::new(file))
 }
 
+/// Whether packed data ended before its end; known once it has been read.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Torn(Rc<Cell<bool>>);
+
+impl Torn {
+    /// Whether it did.
+    pub(super) fn is_set(&self) -> bool {
+        self.0.get()
+    }
+
+    /// Puts the true reason in the place of what an importer says of data that ended too early.
+    pub(super) fn explain(&self, error: ImportError) -> ImportError {
+        match error {
+            ImportError::Empty | ImportError::Unrecognised { .. } | ImportError::NotThisFormat { .. }
+                if self.0.get() =>
+            {
+                let what = "the compressed data ends in the middle, before anything that can be imported";
+                ImportError::Io(io::Error::new(io::ErrorKind::UnexpectedEof, what))
+            }
+            error => error,
+        }
+    }
+
+    /// Marks what was read from such data as a part of the whole.
+    pub(super) fn note(&self, imported: &mut Imported) {
+        if self.0.get() {
+            imported.cut("the compressed data ends in the middle");
+        }
+    }
+}
+
+/// Whether unpacking failed because there was no more to unpack, however deep the decoder hides that.
+fn ends_early(error: &io::Error) -> bool {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = source {
+        if let Some(io) = error.downcast_ref::<io::Error>()
+            && io.kind() == io::ErrorKind::UnexpectedEof
+        {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+/// Compressed data of which what is there counts, as with a plain file that was cut.
+struct Lenient<R> {
+    packed: R,
+    torn: Torn,
+}
+
+impl<R: Read> Read for Lenient<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.torn.0.get() {
+            return Ok(0);
+        }
+        match self.packed.read(out) {
+            Err(e) if ends_early(&e) => {
+                self.torn.0.set(true);
+                Ok(0)
+            }
+            result => result,
+        }
+    }
+}
+
 /// The input, unpacked when it begins as gzip or zstd data does.
 ///
 /// # Errors
 /// When reading the first bytes fails, or the zstd header is damaged.
-pub(super) fn decompressed(mut input: Box<dyn Read>) -> Result<Box<dyn Read>, ImportError> {
+pub(super) fn decompressed(input: Box<dyn Read>) -> Result<(Box<dyn Read>, Torn), ImportError> {
+    let torn = Torn::default();
+    let input = unpacked(input, torn.clone())?;
+    Ok((input, torn))
+}
+
+fn unpacked(mut input: Box<dyn Read>, torn: Torn) -> Result<Box<dyn Read>, ImportError> {
     let mut magic = [0; 4];
     let mut have = 0;
     while have < magic.len() {
@@ -47,12 +121,11 @@ pub(super) fn decompressed(mut input: Box<dyn Read>) -> Result<Box<dyn Read>, Im
     }
     let whole = io::Cursor::new(magic).take(have as u64).chain(input);
     Ok(if magic.starts_with(&[0x1f, 0x8b]) {
-        Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::with_capacity(
-            64 << 10,
-            whole,
-        )))
+        let packed = flate2::bufread::MultiGzDecoder::new(BufReader::with_capacity(64 << 10, whole));
+        Box::new(Lenient { packed, torn })
     } else if magic == [0x28, 0xb5, 0x2f, 0xfd] {
-        Box::new(Zstd::new(BufReader::with_capacity(64 << 10, Box::new(whole)))?)
+        let packed = Zstd::new(BufReader::with_capacity(64 << 10, Box::new(whole)))?;
+        Box::new(Lenient { packed, torn })
     } else {
         Box::new(whole)
     })

@@ -19,7 +19,6 @@ mod lines;
 mod ltrace;
 pub mod model;
 mod names;
-mod number;
 mod perf_stat;
 mod perf_trace;
 mod perf_trace_log;
@@ -42,11 +41,15 @@ use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::foreign::number;
 pub use input::open;
 pub use model::{Group, Imported, ImportedTable, ProcessCount, Row, Stated, TimeKind, UnknownLines};
 pub use record::into_record;
 
 use crate::units::Nanos;
+
+/// A map with a fast hash whose seed is new for every map, so that no file can be made to collide in it.
+type Map<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;
 
 /// The formats, by what prints them.
 #[derive(
@@ -300,7 +303,14 @@ const LOOK_AHEAD: usize = 256 << 10;
 /// # Errors
 /// See [`ImportError`].
 pub fn import(input: Box<dyn Read>, from: Option<ImportFormat>) -> Result<Imported, ImportError> {
-    let mut input = input::decompressed(input)?;
+    let (input, torn) = input::decompressed(input)?;
+    let mut imported = plain(input, from).map_err(|error| torn.explain(error))?;
+    torn.note(&mut imported);
+    finish(&mut imported);
+    Ok(imported)
+}
+
+fn plain(mut input: Box<dyn Read>, from: Option<ImportFormat>) -> Result<Imported, ImportError> {
     let mut head = Vec::new();
     let mut whole = false;
     let mut found = from.and_then(importer);
@@ -355,15 +365,13 @@ pub fn import(input: Box<dyn Read>, from: Option<ImportFormat>) -> Result<Import
             return Err(ImportError::Empty);
         }
     }
-    let mut imported = importer.import(&mut input)?;
-    finish(&mut imported);
-    Ok(imported)
+    importer.import(&mut input)
 }
 
 /// What an input is, by its first bytes.
 pub fn format_of(input: Box<dyn Read>) -> Option<ImportFormat> {
     let mut head = Vec::new();
-    let mut input = input::decompressed(input).ok()?.take(64 << 10);
+    let mut input = input::decompressed(input).ok()?.0.take(64 << 10);
     input.read_to_end(&mut head).ok()?;
     let (_, importer) = sniff(&head, true)?;
     importer.map(Importer::format)
@@ -376,11 +384,20 @@ pub fn format_of(input: Box<dyn Read>) -> Option<ImportFormat> {
 /// See [`ImportError`].
 pub fn import_split_log(files: Vec<(u32, Box<dyn Read>)>) -> Result<Imported, ImportError> {
     let mut session = strace_log::Session::default();
+    let mut torn = Vec::new();
     for (pid, file) in files {
-        let mut input = io::BufReader::with_capacity(256 << 10, input::decompressed(file)?);
+        let (input, one) = input::decompressed(file)?;
+        torn.push(one);
+        let mut input = io::BufReader::with_capacity(256 << 10, input);
         session.read(&mut input, Some(pid))?;
     }
-    let mut imported = session.finish()?;
+    let mut imported = session
+        .finish()
+        .map_err(|error| match torn.iter().find(|torn| torn.is_set()) {
+            Some(torn) => torn.explain(error),
+            None => error,
+        })?;
+    torn.iter().for_each(|torn| torn.note(&mut imported));
     finish(&mut imported);
     Ok(imported)
 }

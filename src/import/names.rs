@@ -1,11 +1,11 @@
 //! Counting by call while a log streams by, without a string per line.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::facts::collect::Class;
 use super::model::Row;
-use super::text;
+use super::{Map, text};
 use crate::units::Nanos;
 
 /// Names that one log may have; text that only looks like calls can have any number.
@@ -57,8 +57,8 @@ pub(super) type NameId = usize;
 #[derive(Debug, Default)]
 pub(super) struct Names {
     counts: Vec<Counts>,
-    ids: HashMap<Box<[u8]>, NameId>,
-    foreign: HashMap<(Rc<str>, Box<[u8]>), NameId>,
+    ids: Map<Box<[u8]>, NameId>,
+    foreign: Map<(Rc<str>, Box<[u8]>), NameId>,
 }
 
 impl Names {

@@ -7,8 +7,8 @@ use super::errnos::bare;
 use super::model::{Imported, ImportedTable, Row, TimeKind};
 use crate::record::UNNAMED_ERRNO;
 use crate::record::{
-    Axes, CallCounts, ClientInfo, Counted, Counters, Host, Kind, Phases, PlanInfo, Record, Status,
-    StrategyResult,
+    Axes, CallCounts, ClientInfo, Counted, Counters, Experiment, Host, Kind, Phases, PlanInfo, Record,
+    Status, StrategyResult,
 };
 use crate::tally::Abi;
 use crate::units::{Measured, Nanos, Ops};
@@ -65,6 +65,7 @@ pub fn into_record(mut files: Vec<(String, Imported)>, ops: Option<Ops>) -> Reco
         complete: files.iter().all(|(_, imported)| !imported.incomplete),
         host: unknown_host(),
         server: None,
+        more_servers: Vec::new(),
         plan: PlanInfo { settings },
         strategies,
         limits: Vec::new(),
@@ -94,20 +95,17 @@ fn strategy(name: String, imported: &Imported, table: &ImportedTable) -> Strateg
     const UNTIMED: &str = "imported: the file tells no throughput";
     StrategyResult {
         name,
-        axes: Axes {
-            op: String::new(),
-            transport: String::new(),
-            pipeline: 1,
-            payload_bytes: 0,
-            clients: 1,
-        },
+        axes: Axes::default(),
         client: ClientInfo::default(),
         status: Status::Ok,
         reason: None,
         failure: None,
         timed: not(UNTIMED),
         counted: Measured::Known(counted(imported, table)),
+        varied: Vec::new(),
+        witness: not("imported: it was counted once"),
         server_view: not("imported: the server was not asked"),
+        experiment: Experiment::default(),
     }
 }
 

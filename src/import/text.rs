@@ -3,8 +3,9 @@
 
 use std::borrow::Cow;
 
-use memchr::{memchr, memchr3, memmem};
+use memchr::{memchr, memchr3};
 
+pub(crate) use crate::foreign::text::{contains, trim};
 use crate::units::escape;
 
 /// Text from a file, safe to show: bytes that are not UTF-8 become `\xNN`, control characters are
@@ -28,17 +29,6 @@ pub(crate) fn shown(bytes: &[u8], limit: usize) -> String {
 /// The name of a call, escaped. Names are short; a longer one is somebody's joke.
 pub(crate) fn name(bytes: &[u8]) -> String {
     shown(bytes, 64)
-}
-
-/// Without spaces and tabs at both ends.
-pub(crate) fn trim(mut line: &[u8]) -> &[u8] {
-    while let [b' ' | b'\t' | b'\r', rest @ ..] = line {
-        line = rest;
-    }
-    while let [rest @ .., b' ' | b'\t' | b'\r'] = line {
-        line = rest;
-    }
-    line
 }
 
 /// Without carriage returns at the end.
@@ -74,11 +64,6 @@ pub(crate) fn fields_at(line: &[u8]) -> Vec<(&[u8], usize)> {
         out.push((&line[from..], line.len()));
     }
     out
-}
-
-/// Whether `needle` is somewhere in `line`.
-pub(crate) fn contains(line: &[u8], needle: &str) -> bool {
-    memmem::find(line, needle.as_bytes()).is_some()
 }
 
 /// Without terminal colours and other escape sequences (ECMA-48 CSI and OSC).

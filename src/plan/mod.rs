@@ -2,5 +2,6 @@
 
 pub mod order;
 pub mod rows;
+pub mod scenario;
 mod trace_classes;
 pub mod trace_set;

@@ -1,7 +1,8 @@
 //! The rows of a run: strategies times operations, pipeline depths, payload sizes and client counts.
 
 use crate::record::Axes;
-use crate::strategy::contract::{Keys, LatencyMode, Op, Payload, PayloadKind, Serializer, Stop};
+use crate::server::{CLUSTER_NODES, Place};
+use crate::strategy::contract::{Keys, LatencyMode, Op, Payload, PayloadKind, Serializer, Stop, Store};
 use crate::strategy::{Strategy, Work};
 
 /// Operations per batch in pipeline modes when nobody says otherwise.
@@ -25,6 +26,8 @@ pub struct Matrix {
     pub payload_bytes: Vec<u64>,
     /// Worker processes at once.
     pub clients: Vec<u32>,
+    /// Servers that clients spread their keys over; the others have one, whatever is here.
+    pub servers: Vec<u32>,
 }
 
 /// What all rows share.
@@ -51,9 +54,22 @@ pub struct Row {
     pub payload_bytes: u64,
     /// Worker processes at once.
     pub clients: u32,
+    /// Servers that the keys are spread over: the client's shards, or what is behind a proxy.
+    pub servers: u32,
 }
 
 impl Row {
+    /// Workers that systally starts for the row: one for each client, but a script that forks its clients
+    /// is started once.
+    pub fn workers(&self) -> u32 {
+        if self.strategy.mode.forks { 1 } else { self.clients }
+    }
+
+    /// What it runs against; `None` for a client that needs no server.
+    pub fn place(&self) -> Option<Place> {
+        Place::of(self.strategy.store(), self.strategy.transport)
+    }
+
     /// The axes as the record keeps them.
     pub fn axes(&self) -> Axes {
         Axes {
@@ -62,6 +78,8 @@ impl Row {
             pipeline: self.batch,
             payload_bytes: self.payload_bytes,
             clients: self.clients,
+            store: self.strategy.store().name().to_owned(),
+            servers: self.servers,
         }
     }
 
@@ -80,6 +98,7 @@ impl Row {
             warmup: WARMUP_OPS,
             max_errors: MAX_ERRORS,
             latency: LatencyMode::Hist,
+            forks: if self.strategy.mode.forks { self.clients } else { 0 },
         }
     }
 }
@@ -96,17 +115,26 @@ pub fn rows(strategies: &[Strategy], matrix: &Matrix) -> Vec<Row> {
             (true, []) => &[DEFAULT_PIPELINE],
             (true, depths) => depths,
         };
+        let most = matrix.servers.iter().copied().max().unwrap_or(1);
+        let servers = match strategy.store() {
+            Store::Shards => matrix.servers.as_slice(),
+            // It is started once, before all of them.
+            Store::Twemproxy => &[most],
+            Store::Cluster => &[CLUSTER_NODES],
+            Store::Redis | Store::Memcached | Store::None => &[1],
+        };
         for op in &matrix.ops {
             for batch in batches {
                 for payload_bytes in &matrix.payload_bytes {
                     for clients in &matrix.clients {
-                        rows.push(Row {
+                        rows.extend(servers.iter().map(|servers| Row {
                             strategy: strategy.clone(),
                             op: *op,
                             batch: *batch,
                             payload_bytes: *payload_bytes,
                             clients: *clients,
-                        });
+                            servers: *servers,
+                        }));
                     }
                 }
             }

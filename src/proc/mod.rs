@@ -10,6 +10,7 @@ pub mod host;
 pub mod net;
 pub mod pressure;
 pub mod process;
+pub mod processes;
 mod root;
 pub mod sockdiag;
 pub mod sockets;

@@ -1,7 +1,13 @@
 //! What `/proc/PID` says of one process.
 
+use std::time::Duration;
+
+use nix::time::ClockId;
+use nix::unistd::Pid;
+
 use super::sysctl::whole;
 use super::{ReadError, Root};
+use crate::units::Nanos;
 
 /// Whose `/proc` folder is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +78,40 @@ pub fn rlimit(root: &Root, who: Who, resource: Resource) -> Result<Rlimit, ReadE
     Ok(Rlimit {
         soft: limit()?,
         hard: limit()?,
+    })
+}
+
+/// CPU time of a process with all its threads, ended ones included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CpuTime {
+    /// In nanoseconds, from the process's CPU clock.
+    pub total: Nanos,
+    /// Clock ticks in user mode and in the kernel (`utime` and `stime` of `/proc/PID/stat`): a hundredth of
+    /// a second each, so good for a ratio only.
+    pub ticks: (u64, u64),
+}
+
+/// Reads the CPU time of a live process.
+///
+/// # Errors
+/// A process that is gone, or a `stat` file that is odd.
+pub fn cpu_time(root: &Root, pid: i32) -> Result<CpuTime, ReadError> {
+    let path = format!("proc/{pid}/stat");
+    let text = root.read(&path)?;
+    // The name in brackets may hold anything, brackets too.
+    let after_name = text
+        .rfind(')')
+        .and_then(|at| text.get(at + 1..))
+        .unwrap_or_default();
+    let mut fields = after_name.split_whitespace().skip(11).map(whole);
+    let (Some(Some(user)), Some(Some(system))) = (fields.next(), fields.next()) else {
+        return Err(ReadError::content(&path, "utime and stime", &text));
+    };
+    let clock = ClockId::pid_cpu_clock_id(Pid::from_raw(pid)).and_then(|clock| clock.now());
+    let total = clock.map_err(|_| ReadError::content(&path, "a process that has not ended", &text))?;
+    Ok(CpuTime {
+        total: Nanos::from(Duration::from(total)),
+        ticks: (user, system),
     })
 }
 

@@ -28,6 +28,7 @@ fn phase(tally: &Tally, can: Capabilities, cpu_time: bool) -> PhaseCounts {
         .map(|(call, counts)| (call.name().into_owned(), counted(counts, can, cpu_time)));
     PhaseCounts {
         syscalls: syscalls.collect(),
+        talk: tally.talk.clone(),
     }
 }
 

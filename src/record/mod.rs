@@ -3,8 +3,10 @@
 //! Everything before this stage fills a [`Record`]; everything after reads one. The JSON form is apart,
 //! in [`wire`], so that names there can stay when types here change.
 
+pub mod experiment;
 pub mod failure;
 mod from_tally;
+pub mod join;
 pub mod latency;
 pub mod proof;
 pub mod sampled;
@@ -19,13 +21,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::explain::Finding;
 use crate::import::Imported;
+use crate::tally::Talk;
 use crate::units::{Measured, Nanos, Ops, total};
 
+pub use experiment::{CounterReading, Experiment, PublishedFigure};
 pub use failure::{Failure, FailureKind, Stage};
 pub use latency::Latency;
 pub use proof::{Proof, ProofArm, ProofRun, ProofVerdict};
 pub use sampled::{Peak, Sampled};
 pub use stats::Interval;
+pub use witness::{Moved, Span, Varied, Witness};
 
 /// What made the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,8 +56,11 @@ pub struct Record {
     pub complete: bool,
     /// The machine.
     pub host: Host,
-    /// The server; `None` where there was none (a counted program, an import).
+    /// The server, the Redis one where there are several kinds; `None` where there was none (a counted
+    /// program, an import).
     pub server: Option<ServerInfo>,
+    /// The other kinds of servers that rows ran against.
+    pub more_servers: Vec<ServerInfo>,
     /// What was asked for.
     pub plan: PlanInfo,
     /// A row each.
@@ -69,6 +77,28 @@ pub struct Record {
     pub proofs: Vec<Proof>,
     /// The foreign files it was made of; empty for systally's own runs.
     pub imports: Vec<Import>,
+}
+
+impl Record {
+    /// The server that a row ran against.
+    pub fn server_of(&self, row: &StrategyResult) -> Option<&ServerInfo> {
+        let several = |info: &&ServerInfo| info.place == row.axes.store;
+        let memcached = |info: &&ServerInfo| {
+            let unix = |address: &String| address.starts_with("unix:");
+            info.kind == "memcached"
+                && info
+                    .addresses
+                    .iter()
+                    .any(|a| unix(a) == (row.axes.transport == "unix"))
+        };
+        let all = || self.server.iter().chain(&self.more_servers);
+        match row.axes.store.as_str() {
+            "none" => None,
+            "memcached" => all().find(memcached),
+            "cluster" | "shards" | "twemproxy" => all().find(several),
+            _ => self.server.as_ref(),
+        }
+    }
 }
 
 /// A foreign file.
@@ -97,9 +127,13 @@ pub struct Host {
     pub clocksource: Measured<String>,
 }
 
-/// The server of a run.
+/// The server of a run, or several that serve together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerInfo {
+    /// What several are to each other: `cluster`, `shards` or `twemproxy`; empty for a single one.
+    pub place: String,
+    /// How many they are.
+    pub servers: u32,
     /// Which program (`redis`, `valkey`, `systally-responder`, …).
     pub kind: String,
     /// Its version as it says.
@@ -110,6 +144,21 @@ pub struct ServerInfo {
     pub addresses: Vec<String>,
     /// Its settings that matter for a load (`maxclients`, `tcp-backlog`, `timeout`, `maxmemory` …).
     pub settings: BTreeMap<String, String>,
+}
+
+impl Default for ServerInfo {
+    /// One server of which nothing is known.
+    fn default() -> Self {
+        ServerInfo {
+            place: String::new(),
+            servers: 1,
+            kind: String::new(),
+            version: String::new(),
+            origin: ServerOrigin::External,
+            addresses: Vec::new(),
+            settings: BTreeMap::new(),
+        }
+    }
 }
 
 /// Where the server came from.
@@ -168,6 +217,26 @@ pub struct Axes {
     pub payload_bytes: u64,
     /// Worker processes, one connection each.
     pub clients: u32,
+    /// What the client speaks to: `redis`, `memcached`, `cluster`, `shards`, `twemproxy`, or `none`; empty
+    /// where nobody knows.
+    pub store: String,
+    /// Servers that the client spreads its keys over.
+    pub servers: u32,
+}
+
+impl Default for Axes {
+    /// A row of which nothing is known.
+    fn default() -> Self {
+        Axes {
+            op: String::new(),
+            transport: String::new(),
+            pipeline: 1,
+            payload_bytes: 0,
+            clients: 1,
+            store: String::new(),
+            servers: 1,
+        }
+    }
 }
 
 /// One row: a strategy and everything known about it.
@@ -187,10 +256,16 @@ pub struct StrategyResult {
     pub failure: Option<Failure>,
     /// The untraced rounds.
     pub timed: Measured<Timed>,
-    /// The counted pass.
+    /// The counted pass; the first one, when there were several.
     pub counted: Measured<Counted>,
+    /// Counts of the loop that were not the same in all counted passes.
+    pub varied: Vec<Varied>,
+    /// The same work counted by an engine that hardly slows it.
+    pub witness: Measured<Witness>,
     /// What the server saw over all rounds of this row, the counted pass included.
     pub server_view: Measured<ServerView>,
+    /// What a scenario adds.
+    pub experiment: Experiment,
 }
 
 /// A client as it describes itself.
@@ -230,6 +305,8 @@ pub struct Round {
     pub errors: BTreeMap<String, u64>,
     /// What the server saw in this round.
     pub server: Measured<ServerView>,
+    /// User and kernel CPU time of all workers in this round; `None` when it could not be read.
+    pub cpu: Option<(Nanos, Nanos)>,
 }
 
 /// What a server's own counters say about a span of time, without systally's own control connection.
@@ -245,6 +322,18 @@ pub struct ServerView {
     pub connections: u64,
     /// Connections refused because of `maxclients`.
     pub rejected: u64,
+    /// What each server did, by address, where several serve together; empty for a single one.
+    pub nodes: BTreeMap<String, NodeView>,
+}
+
+/// What one of several servers did.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodeView {
+    /// Calls that did not fail, by command in lower case.
+    pub commands: BTreeMap<String, u64>,
+    /// Connections accepted.
+    pub connections: u64,
 }
 
 impl ServerView {
@@ -272,6 +361,13 @@ impl ServerView {
         };
         add(&mut self.connections, other.connections);
         add(&mut self.rejected, other.rejected);
+        for (address, node) in &other.nodes {
+            let sum = self.nodes.entry(address.clone()).or_default();
+            for (name, n) in &node.commands {
+                add(sum.commands.entry(name.clone()).or_default(), *n);
+            }
+            add(&mut sum.connections, node.connections);
+        }
     }
 }
 
@@ -321,6 +417,8 @@ pub struct Phases {
 pub struct PhaseCounts {
     /// By system call name; the name is escaped when it came from a file.
     pub syscalls: BTreeMap<String, CallCounts>,
+    /// Turns and waits; `None` when the engine does not look at single calls.
+    pub talk: Option<Talk>,
 }
 
 impl PhaseCounts {

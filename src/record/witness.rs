@@ -1,9 +1,10 @@
 //! What tracing itself changed: the same work counted twice, by an engine that slows it and by one that
-//! hardly does, and the counts in which the two differ.
+//! hardly does, and the counts in which the two differ. Beside it what came out differently from pass to
+//! pass of one engine, for which nobody is to blame but the timing of that moment.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use super::{CallCounts, Counted};
+use super::Counted;
 use crate::tally::Errno;
 use crate::units::Measured;
 
@@ -11,13 +12,57 @@ use crate::units::Measured;
 /// this share of the greater one; between them lie the few calls that a run makes now and then.
 const TOLERANCE: f64 = 0.02;
 
+/// Per operation, less than this is no difference: a call that one pass made and another did not.
+const LEAST_PER_OP: f64 = 0.005;
+
+/// Why there is no witness in a record of a build that knew of none.
+pub const UNSAID: &str = "the record does not say whether it was counted twice";
+
 /// The second count of a row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Witness {
     /// The engine that made it.
     pub engine: String,
+    /// How many passes it made.
+    pub passes: u32,
+    /// The calls it counted; `None` for all.
+    pub calls: Option<Vec<String>>,
+    /// Untraced throughput over throughput under the witness, in its first pass.
+    pub slowdown: Measured<f64>,
     /// What tracing changed in the measured window; empty when nothing.
     pub moved: Vec<Moved>,
+}
+
+/// The least and the greatest of a count over passes; equal when there was but one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Span {
+    /// The least.
+    pub low: f64,
+    /// The greatest.
+    pub high: f64,
+}
+
+impl Span {
+    /// Over these values; `None` without any.
+    fn of(values: impl Iterator<Item = f64>) -> Option<Span> {
+        values.fold(None, |span: Option<Span>, value| {
+            Some(span.map_or(
+                Span {
+                    low: value,
+                    high: value,
+                },
+                |span| Span {
+                    low: span.low.min(value),
+                    high: span.high.max(value),
+                },
+            ))
+        })
+    }
+
+    /// How far the two lie apart; zero when they overlap.
+    fn gap(self, other: Span) -> f64 {
+        (self.low - other.high).max(other.low - self.high).max(0.0)
+    }
 }
 
 /// One count that came out differently at another speed.
@@ -28,9 +73,20 @@ pub struct Moved {
     /// The errno, when it is the failures of the call that differ; `None` for its calls.
     pub errno: Option<String>,
     /// Per operation under the slower engine; in all when the operations are not known.
-    pub slow: f64,
+    pub slow: Span,
     /// The same at nearly full speed, and so nearer to what the client does when nobody counts.
-    pub fast: f64,
+    pub fast: Span,
+}
+
+/// One count that was not the same in all passes of one engine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Varied {
+    /// The system call.
+    pub syscall: String,
+    /// The errno, when it is the failures of the call; `None` for its calls.
+    pub errno: Option<String>,
+    /// Per operation, over the passes.
+    pub per_op: Span,
 }
 
 /// How much of a program a witness counts.
@@ -42,85 +98,92 @@ pub enum Coverage {
     Chosen,
 }
 
-/// Compares the measured windows of two counts of the same work. Only what both engines count is
-/// compared: a call or an errno that the faster one does not know is no difference.
-pub fn compare(slow: &Counted, fast: &Counted, coverage: Coverage) -> Vec<Moved> {
-    let mut moved = Vec::new();
+/// What is compared: the calls of a name, or its failures with one errno.
+type Key = (String, Option<String>);
+
+/// Compares the measured windows of two counts of the same work, each made by one pass or several. Only
+/// what both engines count is compared: a call or an errno that the faster one does not know is no
+/// difference, and neither is what the passes of one engine already differ by.
+pub fn compare(slow: &[Counted], fast: &[Counted], coverage: Coverage) -> Vec<Moved> {
     let again = Errno(libc::EAGAIN).name();
-    let names: BTreeSet<&String> = slow
-        .phases
-        .run_loop
-        .syscalls
-        .keys()
-        .chain(fast.phases.run_loop.syscalls.keys())
-        .collect();
-    for name in names {
-        let (slow_call, fast_call) = (
-            slow.phases.run_loop.syscalls.get(name),
-            fast.phases.run_loop.syscalls.get(name),
-        );
-        if fast_call.is_none() && coverage == Coverage::Chosen {
-            continue;
-        }
-        let calls = |call: Option<&CallCounts>| call.map_or(0, |call| call.calls);
-        moved.extend(difference(
-            slow,
-            fast,
-            name,
-            None,
-            calls(slow_call),
-            calls(fast_call),
-        ));
-        let errors = |call: Option<&CallCounts>| match call.map(|call| &call.errors) {
-            Some(Measured::Known(errors)) => Some(errors.clone()),
-            Some(Measured::NotMeasured(_)) => None,
-            None => Some(BTreeMap::new()),
-        };
-        let (Some(slow_errors), Some(fast_errors)) = (errors(slow_call), errors(fast_call)) else {
-            continue;
-        };
-        let errnos: BTreeSet<&String> = slow_errors.keys().chain(fast_errors.keys()).collect();
-        let is_known = |errno: &String| coverage == Coverage::All || *errno == again;
-        for errno in errnos.into_iter().filter(|errno| is_known(errno)) {
-            let count = |errors: &BTreeMap<String, u64>| errors.get(errno).copied().unwrap_or(0);
-            moved.extend(difference(
+    let is_known = |(call, errno): &Key| match (coverage, errno) {
+        (Coverage::All, _) => true,
+        (Coverage::Chosen, Some(errno)) => *errno == again,
+        (Coverage::Chosen, None) => fast
+            .iter()
+            .any(|pass| pass.phases.run_loop.syscalls.contains_key(call)),
+    };
+    let in_all = slow.iter().chain(fast).all(|pass| pass.ops.is_some());
+    keys(slow.iter().chain(fast))
+        .into_iter()
+        .filter(is_known)
+        .filter_map(|key| {
+            let (slow, fast) = (span(slow, &key, in_all)?, span(fast, &key, in_all)?);
+            let gap = slow.gap(fast);
+            let apart = gap > TOLERANCE * slow.high.max(fast.high) && (!in_all || gap >= LEAST_PER_OP);
+            let (syscall, errno) = key;
+            apart.then_some(Moved {
+                syscall,
+                errno,
                 slow,
                 fast,
-                name,
-                Some(errno),
-                count(&slow_errors),
-                count(&fast_errors),
-            ));
-        }
-    }
-    moved
+            })
+        })
+        .collect()
 }
 
-fn difference(
-    slow: &Counted,
-    fast: &Counted,
-    syscall: &str,
-    errno: Option<&String>,
-    slow_count: u64,
-    fast_count: u64,
-) -> Option<Moved> {
-    let (slow_value, fast_value) = match (slow.ops, fast.ops) {
-        (Some(slow_ops), Some(fast_ops)) => (slow_ops.per_op(slow_count)?, fast_ops.per_op(fast_count)?),
-        (None, _) | (_, None) => (slow_count as f64, fast_count as f64),
-    };
-    let apart = (slow_value - fast_value).abs() > TOLERANCE * slow_value.max(fast_value);
-    apart.then(|| Moved {
-        syscall: syscall.to_owned(),
-        errno: errno.cloned(),
-        slow: slow_value,
-        fast: fast_value,
-    })
+/// What was not the same in all of these passes, which one engine made of the same work.
+pub fn varied(passes: &[Counted]) -> Vec<Varied> {
+    keys(passes.iter())
+        .into_iter()
+        .filter_map(|key| {
+            let per_op = span(passes, &key, true)?;
+            let (syscall, errno) = key;
+            (per_op.low < per_op.high).then_some(Varied {
+                syscall,
+                errno,
+                per_op,
+            })
+        })
+        .collect()
+}
+
+/// Everything that the loops of these passes count.
+fn keys<'a>(passes: impl Iterator<Item = &'a Counted>) -> BTreeSet<Key> {
+    let mut keys = BTreeSet::new();
+    for (name, call) in passes.flat_map(|pass| &pass.phases.run_loop.syscalls) {
+        keys.insert((name.clone(), None));
+        for errno in call.errors.known().into_iter().flat_map(|errors| errors.keys()) {
+            keys.insert((name.clone(), Some(errno.clone())));
+        }
+    }
+    keys
+}
+
+/// One count over passes; `None` when a pass does not know it.
+fn span(passes: &[Counted], (name, errno): &Key, per_op: bool) -> Option<Span> {
+    let values = passes.iter().map(|pass| {
+        let call = pass.phases.run_loop.syscalls.get(name);
+        let count = match (call, errno) {
+            (None, _) => 0,
+            (Some(call), None) => call.calls,
+            (Some(call), Some(errno)) => call.errors.known()?.get(errno).copied().unwrap_or(0),
+        };
+        if per_op {
+            pass.ops?.per_op(count)
+        } else {
+            Some(count as f64)
+        }
+    });
+    Span::of(values.collect::<Option<Vec<f64>>>()?.into_iter())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{PhaseCounts, Phases};
+    use std::collections::BTreeMap;
+
+    use crate::record::{CallCounts, PhaseCounts, Phases};
     use crate::units::{Nanos, Ops};
 
     /// Name, calls and errors of each call.
@@ -144,6 +207,7 @@ mod tests {
         });
         let run_loop = PhaseCounts {
             syscalls: syscalls.collect(),
+            talk: None,
         };
         Counted {
             engine: engine.to_owned(),
@@ -181,13 +245,16 @@ mod tests {
                 ("futex", 50, &[]),
             ],
         );
+        let (slow, fast) = ([slow], [fast]);
         let moved = compare(&slow, &fast, Coverage::All);
         let named: Vec<(&str, Option<&str>)> = moved
             .iter()
             .map(|moved| (moved.syscall.as_str(), moved.errno.as_deref()))
             .collect();
         assert_eq!(named, [("futex", None), ("recvfrom", Some("EAGAIN"))]);
-        assert!((moved[1].slow - 1.0665).abs() < 1e-9 && (moved[1].fast - 1.9972).abs() < 1e-9);
+        let (under, native) = (moved[1].slow, moved[1].fast);
+        assert_eq!(under.low, under.high);
+        assert!((under.low - 1.0665).abs() < 1e-9 && (native.low - 1.9972).abs() < 1e-9);
         assert_eq!(compare(&slow, &slow, Coverage::All), []);
     }
 
@@ -195,6 +262,30 @@ mod tests {
     fn what_the_faster_engine_does_not_count_is_no_difference() {
         let slow = counted("ptrace", &[("recvfrom", 100, &[("EBADF", 5)]), ("brk", 7, &[])]);
         let fast = counted("perf", &[("recvfrom", 100, &[("other", 5)])]);
-        assert_eq!(compare(&slow, &fast, Coverage::Chosen), []);
+        assert_eq!(compare(&[slow], &[fast], Coverage::Chosen), []);
+    }
+
+    #[test]
+    fn what_differs_from_pass_to_pass_is_not_the_tracer_s_doing() {
+        let pass = |engine, again| counted(engine, &[("recvfrom", 30_000, &[("EAGAIN", again)])]);
+        let slow = [pass("ptrace", 15_000), pass("ptrace", 18_000)];
+        let varied = varied(&slow);
+        assert_eq!(varied.len(), 1);
+        assert_eq!(varied[0].errno.as_deref(), Some("EAGAIN"));
+        assert_eq!(varied[0].per_op, Span { low: 1.5, high: 1.8 });
+
+        let near = [pass("bpf", 17_000), pass("bpf", 20_000)];
+        assert_eq!(compare(&slow, &near, Coverage::All), []);
+        let far = [pass("bpf", 19_900), pass("bpf", 20_000)];
+        let moved = compare(&slow, &far, Coverage::All);
+        assert_eq!(moved.len(), 1);
+        assert_eq!(moved[0].fast, Span { low: 1.99, high: 2.0 });
+    }
+
+    #[test]
+    fn a_call_made_now_and_then_is_no_difference() {
+        let slow = counted("ptrace", &[("brk", 2, &[])]);
+        let fast = counted("bpf", &[("brk", 40, &[])]);
+        assert_eq!(compare(&[slow], &[fast], Coverage::All), []);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::model::{Cell, Column, Group, Notes, Table};
 use super::number::Style;
-use super::{View, failures, shown};
+use super::{View, count_peers, failures, moving, scenario, shown};
 use crate::record::{Counted, Record, Status, StrategyResult, Timed};
 use crate::units::Measured;
 
@@ -16,7 +16,7 @@ const ALWAYS: [&str; 4] = ["sendto", "recvfrom", "poll", "setsockopt"];
 const MATTERS_PER_OP: f64 = 0.05;
 
 /// A column and what fills it.
-struct Source<'a> {
+pub(super) struct Source<'a> {
     column: Column,
     fill: Fill<'a>,
 }
@@ -25,7 +25,7 @@ struct Source<'a> {
 type Fill<'a> = Box<dyn Fn(&StrategyResult, &mut Notes) -> Cell + 'a>;
 
 impl<'a> Source<'a> {
-    fn new(column: Column, fill: impl Fn(&StrategyResult, &mut Notes) -> Cell + 'a) -> Source<'a> {
+    pub(super) fn new(column: Column, fill: impl Fn(&StrategyResult, &mut Notes) -> Cell + 'a) -> Source<'a> {
         Source {
             column,
             fill: Box::new(fill),
@@ -73,7 +73,7 @@ fn cell<T>(
 }
 
 /// A dash. The name of the row says why already when it was skipped, or when the reason is the same.
-fn missing(row: &StrategyResult, reason: &str, notes: &mut Notes) -> Cell {
+pub(super) fn missing(row: &StrategyResult, reason: &str, notes: &mut Notes) -> Cell {
     if row.status == Status::Skipped || row.reason.as_deref() == Some(reason) {
         return Cell::Missing(None);
     }
@@ -95,7 +95,23 @@ pub(super) fn tables(record: &Record, view: &View, notes: &mut Notes) -> (Vec<Ta
         let cells = sources.iter().map(|source| (source.fill)(row, notes));
         table.rows.push(cells.collect());
     }
-    (vec![table], remarks(rows, &calls, notes))
+    let mut remarks = remarks(rows, &calls, notes);
+    remarks.extend(scenario::remarks(rows));
+    let mut tables: Vec<Table> = [table].into_iter().chain(scenario::tables(rows)).collect();
+    if view.peers {
+        tables.extend(rows.iter().filter_map(|row| by_peer(row, notes)));
+    }
+    (tables, remarks)
+}
+
+/// The calls of a row's loop by what their descriptor leads to.
+fn by_peer(row: &StrategyResult, notes: &mut Notes) -> Option<Table> {
+    let counted = row.counted.known()?;
+    let table = count_peers::table(&counted.phases.run_loop, counted.ops, notes)?;
+    Some(Table {
+        title: shown(&format!("{} by peer", row.name)),
+        ..table
+    })
 }
 
 fn sources<'a>(rows: &'a [StrategyResult], calls: &'a Calls, view: &View) -> Vec<Source<'a>> {
@@ -105,13 +121,19 @@ fn sources<'a>(rows: &'a [StrategyResult], calls: &'a Calls, view: &View) -> Vec
     if rows.iter().any(|row| row.timed.known().is_some()) {
         sources.extend(speed(rows));
     }
+    sources.extend(scenario::sources(rows));
     if rows.iter().any(|row| row.counted.known().is_some()) {
         sources.extend(work(view));
         for call in &calls.shown {
             let title = shown(call);
-            sources.push(Source::counted(&title, "/op", Group::Calls, move |counted, _| {
-                calls_per_op(counted, call)
-            }));
+            sources.push(Source::new(
+                Column::number(&title, "/op", Group::Calls),
+                move |row, notes| {
+                    cell(row, &row.counted, notes, |counted, notes| {
+                        calls_per_op(counted, call).map(|rate| moving::cell(row, call, rate, notes))
+                    })
+                },
+            ));
         }
     }
     if rows.iter().any(failures::any) {
@@ -167,8 +189,15 @@ fn work<'a>(view: &View) -> Vec<Source<'a>> {
         })
     };
     let mut sources = vec![
-        Source::counted("calls", "/op", Group::Work, |counted, _| {
-            per_op(counted, counted.phases.run_loop.total())
+        Source::new(Column::number("calls", "/op", Group::Work), |row, notes| {
+            cell(row, &row.counted, notes, |counted, notes| {
+                // Where the ratio to the floor is not known, not all calls were counted.
+                match counted.floor_ratio.reason() {
+                    Some(why) => Measured::NotMeasured(why.to_owned()),
+                    None => per_op(counted, counted.phases.run_loop.total())
+                        .map(|rate| moving::total(row, rate, notes)),
+                }
+            })
         }),
         ratio("conns", "/op", Style::PerOp, |c| &c.connects_per_op),
         ratio("trips", "/op", Style::PerOp, |c| &c.round_trips_per_op),
@@ -199,6 +228,17 @@ fn name(row: &StrategyResult, rows: &[StrategyResult], notes: &mut Notes) -> Cel
     if differ(|r| u64::from(r.axes.clients)) {
         name.push_str(&format!(" clients={}", axes.clients));
     }
+    if differ(|r| u64::from(r.axes.servers)) {
+        name.push_str(&format!(" servers={}", axes.servers));
+    }
+    for (setting, value) in &row.experiment.settings {
+        if same
+            .iter()
+            .any(|other| other.experiment.settings.get(setting) != Some(value))
+        {
+            name.push_str(&format!(" {}={}", shown(setting), shown(value)));
+        }
+    }
     let ended = match row.status {
         Status::Ok => None,
         Status::Failed | Status::Skipped | Status::Unverified => {
@@ -209,13 +249,12 @@ fn name(row: &StrategyResult, rows: &[StrategyResult], notes: &mut Notes) -> Cel
     Cell::Name { name, ended }
 }
 
-fn per_op(counted: &Counted, calls: u64) -> Value {
+fn per_op(counted: &Counted, calls: u64) -> Measured<f64> {
     let rate = counted.ops.and_then(|ops| ops.per_op(calls));
     Measured::from_option(rate, "no operation was completed in the counted pass")
-        .map(|rate| Cell::number(rate, Style::PerOp))
 }
 
-fn calls_per_op(counted: &Counted, name: &str) -> Value {
+fn calls_per_op(counted: &Counted, name: &str) -> Measured<f64> {
     let counts = counted.phases.run_loop.syscalls.get(name);
     per_op(counted, counts.map_or(0, |counts| counts.calls))
 }
@@ -237,6 +276,11 @@ impl Calls {
                 let known = highest.entry(name).or_default();
                 *known = known.max(rate.unwrap_or_default());
             }
+        }
+        let moved = rows.iter().flat_map(moving::moved);
+        for moved in moved.filter(|moved| moved.errno.is_none()) {
+            let known = highest.entry(&moved.syscall).or_default();
+            *known = known.max(moved.fast.high);
         }
         let mut others: Vec<(&str, f64)> = highest
             .into_iter()
@@ -313,6 +357,7 @@ fn remarks(rows: &[StrategyResult], calls: &Calls, notes: &mut Notes) -> Vec<Str
          how many times slower the loop ran there. ×floor compares with one send and one receive per batch.",
         engines.join(" and ")
     ));
+    remarks.extend(recounted(rows, notes));
     if !calls.left_out.is_empty() {
         remarks.push(shown(&format!(
             "No column (at most {MATTERS_PER_OP} per operation in every row, --all shows them): {}.",
@@ -323,6 +368,51 @@ fn remarks(rows: &[StrategyResult], calls: &Calls, notes: &mut Notes) -> Vec<Str
         remarks.push("No call that was counted failed.".to_owned());
     }
     remarks
+}
+
+/// What the second count says of the first.
+fn recounted(rows: &[StrategyResult], notes: &mut Notes) -> Option<String> {
+    let counted = rows.iter().filter(|row| row.counted.known().is_some());
+    let (with, without): (Vec<&StrategyResult>, Vec<_>) =
+        counted.partition(|row| row.witness.known().is_some());
+    let ranges = rows
+        .iter()
+        .any(|row| !row.varied.is_empty())
+        .then(|| "low..high is the range over the counted passes.".to_owned());
+    if with.is_empty() {
+        return ranges;
+    }
+    let engines: BTreeSet<String> = with
+        .iter()
+        .filter_map(|row| row.witness.known())
+        .map(|witness| shown(&witness.engine))
+        .collect();
+    let engines: Vec<String> = engines.into_iter().collect();
+    let all = with
+        .iter()
+        .all(|row| row.witness.known().is_some_and(|witness| witness.calls.is_none()));
+    let mut line = format!(
+        "{} counted once more at native speed by {}; ",
+        if all {
+            "Everything was"
+        } else {
+            "The calls made most were"
+        },
+        engines.join(" and ")
+    );
+    line.push_str(if with.iter().all(|row| moving::moved(row).is_empty()) {
+        "tracing changed no count."
+    } else {
+        "counts that tracing changed are marked, with both values."
+    });
+    if let Some(row) = without.first() {
+        let reason = row.witness.reason().unwrap_or_default();
+        line.push_str(&format!(" Not in every row [{}].", notes.number(reason)));
+    }
+    if let Some(ranges) = ranges {
+        line.push_str(&format!(" {ranges}"));
+    }
+    Some(line)
 }
 
 /// Why a whole part of the table is not there; silent when no row was run at all, for that is said by row.

@@ -6,6 +6,7 @@
 use std::cmp::Ordering;
 
 use super::count_columns::{CountColumn, SortBy, TimeKind};
+use super::count_peers;
 use super::model::{Cell, Notes, Table};
 use super::number::Style;
 use super::{View, shown};
@@ -40,9 +41,23 @@ pub(super) fn tables(record: &Record, view: &View, notes: &mut Notes) -> (Vec<Ta
             }
             // Operations are done in the loop only.
             let ops = counted.ops.filter(|_| label == "loop");
-            let mut table = Phase { phase, ops, view }.table(notes);
+            let shown = Phase { phase, ops, view };
+            let mut table = shown.table(notes);
             table.title = title(record, row, (with_calls > 1).then_some(label));
+            if let Some(remark) = shown.other_time()
+                && !remarks.contains(&remark)
+            {
+                remarks.push(remark);
+            }
+            let mut by_peer = view
+                .peers
+                .then(|| count_peers::table(phase, ops, notes))
+                .flatten();
+            if let Some(by_peer) = &mut by_peer {
+                by_peer.title = format!("{} by peer", table.title).trim_start().to_owned();
+            }
             tables.push(table);
+            tables.extend(by_peer);
         }
         remarks.extend(remarks_of(row, counted, record.strategies.len() > 1));
     }
@@ -118,13 +133,26 @@ impl Phase<'_> {
         }
     }
 
+    /// Says so when the shares are not of the time that was asked for.
+    fn other_time(&self) -> Option<String> {
+        match (self.view.time, self.time_kind()) {
+            (TimeKind::Cpu, TimeKind::Wall) => Some(
+                "% time and usecs/call are of wall time: no CPU time of the calls was measured.".to_owned(),
+            ),
+            (TimeKind::Wall, TimeKind::Cpu) => Some(
+                "% time and usecs/call are of CPU time: no wall time of the calls was measured.".to_owned(),
+            ),
+            (TimeKind::Cpu, TimeKind::Cpu) | (TimeKind::Wall, TimeKind::Wall) => None,
+        }
+    }
+
     fn columns(&self) -> Vec<CountColumn> {
         if self.view.columns.is_empty() {
             let any_error = self
                 .phase
                 .syscalls
                 .values()
-                .any(|counts| errnos(counts) != Some(String::new()));
+                .any(|counts| self.errnos(counts) != Some(String::new()));
             return CountColumn::USUAL
                 .into_iter()
                 .filter(|column| *column != CountColumn::PerOp || self.ops.is_some())
@@ -184,12 +212,33 @@ impl Phase<'_> {
                 name: name.to_owned(),
                 ended: None,
             },
-            CountColumn::Errnos => match errnos(counts) {
+            CountColumn::Errnos => match self.errnos(counts) {
                 None => Cell::Missing(Some(notes.number(untold(counts)))),
                 Some(text) if text.is_empty() => Cell::Nothing,
                 Some(text) => Cell::Text(text),
             },
         }
+    }
+
+    /// Failures and restarts by name, the most frequent first; `None` when the source does not tell.
+    fn errnos(&self, counts: &CallCounts) -> Option<String> {
+        let mut errors: Vec<(&String, &u64)> =
+            counts.errors.known()?.iter().filter(|(_, n)| **n > 0).collect();
+        errors.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+        let number = |n: u64| {
+            if self.view.terminal {
+                Grouped(n).to_string()
+            } else {
+                n.to_string()
+            }
+        };
+        let mut parts: Vec<String> = errors
+            .into_iter()
+            .map(|(errno, n)| format!("{errno} {}", number(*n)))
+            .collect();
+        let restarts = counts.restarts.iter().filter(|(_, n)| **n > 0);
+        parts.extend(restarts.map(|(code, n)| format!("{code} {} (restarted)", number(*n))));
+        Some(shown(&parts.join(", ")))
     }
 }
 
@@ -203,19 +252,6 @@ fn spent(counts: &CallCounts, time: TimeKind) -> &Measured<Nanos> {
         TimeKind::Cpu => &counts.cpu,
         TimeKind::Wall => &counts.wall,
     }
-}
-
-/// Failures and restarts by name, the most frequent first; `None` when the source does not tell.
-fn errnos(counts: &CallCounts) -> Option<String> {
-    let mut errors: Vec<(&String, &u64)> = counts.errors.known()?.iter().filter(|(_, n)| **n > 0).collect();
-    errors.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
-    let mut parts: Vec<String> = errors
-        .into_iter()
-        .map(|(errno, n)| format!("{errno} {}", Grouped(*n)))
-        .collect();
-    let restarts = counts.restarts.iter().filter(|(_, n)| **n > 0);
-    parts.extend(restarts.map(|(code, n)| format!("{code} {} (restarted)", Grouped(*n))));
-    Some(shown(&parts.join(", ")))
 }
 
 fn compare(

@@ -9,7 +9,11 @@
 //! | `syscall` | phase and system call | `phase`, `syscall`, `calls` to `peeks` |
 //! | `errno` | phase, system call and errno | `phase`, `syscall`, `errno`; `calls` are those that failed so, which the `syscall` row has counted |
 //! | `restart` | the same, for calls that the kernel restarted | as `errno` |
+//! | `witness` | count that tracing changed | `engine` is the one that counted at native speed; `errno`, when the failures of the call are meant; `per_op_low` and `per_op_high` are at native speed |
+//! | `published` | figure that an article printed of the strategy | `published` has the article, `published_as` its name of the strategy; `ops_per_s`, `seconds`, `counter_*`, or `syscall` and `per_op` |
 //! | `client_error` | error in the client's words | `reason` has the words, `client_errors` how often |
+//!
+//! `per_op_low` and `per_op_high` of other rows are the range over several counted passes.
 //!
 //! Units are in the names: `_ns` nanoseconds, `_per_op` per completed operation, `ops_per_s`. A number that
 //! was not measured is an empty field, and `not_measured` says which and why. Findings and limits are not
@@ -18,11 +22,13 @@
 //! Text that a spreadsheet would take for a formula begins with an apostrophe.
 
 use super::{RenderError, failures, shown};
-use crate::record::{CallCounts, Counted, PhaseCounts, Record, StrategyResult, Timed};
+use crate::record::{
+    CallCounts, Counted, PhaseCounts, PublishedFigure, Record, Span, StrategyResult, Timed, Varied,
+};
 use crate::units::{Measured, Ops};
 
 /// The columns, in order. A row is filled by name, so that no field can land in the wrong column.
-const COLUMNS: [&str; 46] = [
+const COLUMNS: [&str; 55] = [
     "row",
     "strategy",
     "client",
@@ -59,12 +65,21 @@ const COLUMNS: [&str; 46] = [
     "total_per_op",
     "calls",
     "per_op",
+    "per_op_low",
+    "per_op_high",
     "unfinished",
     "wall_ns",
     "cpu_ns",
     "bytes",
     "peeks",
     "client_errors",
+    "settings",
+    "seconds",
+    "counter_asked",
+    "counter_early",
+    "counter_ended",
+    "published",
+    "published_as",
     "server",
     "complete",
     "reason",
@@ -107,6 +122,11 @@ impl Row {
 
     fn number(&mut self, column: &'static str, number: impl std::fmt::Display) {
         self.fields.push((column, number.to_string()));
+    }
+
+    fn span(&mut self, span: Span) {
+        self.number("per_op_low", span.low);
+        self.number("per_op_high", span.high);
     }
 
     fn measured<T, D: std::fmt::Display>(
@@ -153,15 +173,36 @@ impl Sheet {
             Measured::NotMeasured(reason) => row.absent.push(format!("ops_per_s: {reason}")),
         }
         match &strategy.counted {
-            Measured::Known(known) => counted(&mut row, known),
+            Measured::Known(known) => counted(&mut row, known, !strategy.axes.op.is_empty()),
             Measured::NotMeasured(reason) => row.absent.push(format!("calls: {reason}")),
+        }
+        if let Some(read) = strategy.experiment.counters.last() {
+            row.number("counter_asked", read.expected);
+            row.number("counter_early", read.early);
+            row.number("counter_ended", read.ended);
         }
         self.row(row)?;
         if let Some(counted) = strategy.counted.known() {
             let phases = &counted.phases;
-            self.phase(base, "startup", &phases.startup, None)?;
-            self.phase(base, "loop", &phases.run_loop, counted.ops)?;
-            self.phase(base, "shutdown", &phases.shutdown, None)?;
+            self.phase(base, "startup", &phases.startup, None, &[])?;
+            self.phase(base, "loop", &phases.run_loop, counted.ops, &strategy.varied)?;
+            self.phase(base, "shutdown", &phases.shutdown, None, &[])?;
+        }
+        if let Some(witness) = strategy.witness.known() {
+            for moved in &witness.moved {
+                let mut row = base.clone();
+                row.text("row", "witness");
+                row.fields.retain(|(column, _)| *column != "engine");
+                row.text("engine", &witness.engine);
+                row.text("phase", "loop");
+                row.text("syscall", &moved.syscall);
+                row.text("errno", moved.errno.as_deref().unwrap_or_default());
+                row.span(moved.fast);
+                self.row(row)?;
+            }
+        }
+        for figure in &strategy.experiment.published {
+            self.published(base, figure)?;
         }
         for (words, n) in failures::of_client(strategy) {
             let mut row = base.clone();
@@ -173,13 +214,55 @@ impl Sheet {
         Ok(())
     }
 
+    /// What an article printed, in rows of its own: no figure of it stands in a column of today's rows.
+    fn published(&mut self, base: &Row, figure: &PublishedFigure) -> Result<(), RenderError> {
+        let mut named = base.clone();
+        // Its own transport, processes and shape of values are those of the row; its versions are not.
+        named
+            .fields
+            .retain(|(name, _)| !matches!(*name, "client_version" | "engine" | "ops"));
+        named.text("row", "published");
+        named.text("published", &figure.article);
+        named.text("published_as", &figure.strategy);
+        if figure.calls_per_op.is_empty() {
+            let mut row = named.clone();
+            let numbers = [
+                ("ops_per_s", figure.ops_per_s),
+                ("seconds", figure.seconds),
+                ("counter_ended", figure.counter.map(|n| n as f64)),
+                ("counter_asked", figure.expected.map(|n| n as f64)),
+            ];
+            for (column, number) in numbers {
+                if let Some(number) = number {
+                    row.number(column, number);
+                }
+            }
+            row.text("reason", figure.error.as_deref().unwrap_or_default());
+            self.row(row)?;
+        }
+        for (syscall, rate) in &figure.calls_per_op {
+            let mut row = named.clone();
+            row.text("syscall", syscall);
+            row.number("per_op", rate);
+            self.row(row)?;
+        }
+        Ok(())
+    }
+
     fn phase(
         &mut self,
         base: &Row,
         name: &'static str,
         phase: &PhaseCounts,
         ops: Option<Ops>,
+        varied: &[Varied],
     ) -> Result<(), RenderError> {
+        let range = |syscall: &str, errno: Option<&str>| {
+            varied
+                .iter()
+                .find(|one| one.syscall == syscall && one.errno.as_deref() == errno)
+                .map(|one| one.per_op)
+        };
         for (syscall, counts) in &phase.syscalls {
             let mut named = base.clone();
             named.text("phase", name);
@@ -187,6 +270,9 @@ impl Sheet {
             let mut row = named.clone();
             row.text("row", "syscall");
             call(&mut row, counts, ops);
+            if let Some(span) = range(syscall, None) {
+                row.span(span);
+            }
             self.row(row)?;
             let errors = counts.errors.known().into_iter().flatten();
             let restarts = counts.restarts.iter();
@@ -200,6 +286,9 @@ impl Sheet {
                 row.number("calls", n);
                 if let Some(rate) = ops.and_then(|ops| ops.per_op(*n)) {
                     row.number("per_op", rate);
+                }
+                if let Some(span) = range(syscall, Some(errno)).filter(|_| kind == "errno") {
+                    row.span(span);
                 }
                 self.row(row)?;
             }
@@ -218,6 +307,13 @@ fn identify(row: &mut Row, strategy: &StrategyResult) {
     row.number("pipeline", strategy.axes.pipeline);
     row.number("payload_bytes", strategy.axes.payload_bytes);
     row.number("clients", strategy.axes.clients);
+    let settings: Vec<String> = strategy
+        .experiment
+        .settings
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    row.text("settings", &settings.join(" "));
     if let Some(counted) = strategy.counted.known() {
         row.text("engine", &counted.engine);
         if let Some(ops) = counted.ops {
@@ -248,7 +344,8 @@ fn timed(row: &mut Row, timed: &Timed) {
     }
 }
 
-fn counted(row: &mut Row, counted: &Counted) {
+/// `is_bench` tells a row of a bench from a counted program, whose batches nobody knows.
+fn counted(row: &mut Row, counted: &Counted, is_bench: bool) {
     row.measured("slowdown", &counted.slowdown, |value| *value);
     row.measured("connects_per_op", &counted.connects_per_op, |value| *value);
     row.measured("round_trips_per_op", &counted.round_trips_per_op, |value| *value);
@@ -257,7 +354,11 @@ fn counted(row: &mut Row, counted: &Counted) {
     let total = counted
         .ops
         .and_then(|ops| ops.per_op(counted.phases.run_loop.total()));
-    let total = Measured::from_option(total, "nobody knows how many operations were completed");
+    let total = match counted.floor_ratio.reason() {
+        // Not all calls were counted.
+        Some(why) if is_bench && counted.ops.is_some() => Measured::NotMeasured(why.to_owned()),
+        _ => Measured::from_option(total, "nobody knows how many operations were completed"),
+    };
     row.measured("total_per_op", &total, |value| *value);
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::number::{Number, Style};
-use super::shown;
-use crate::record::StrategyResult;
+use super::{moving, shown};
+use crate::record::{Moved, StrategyResult};
 use crate::units::{Grouped, Ops};
 
 /// The least rate at which an error is written per operation; rarer ones are written as a count.
@@ -16,7 +16,7 @@ const WORDS_NAMED: usize = 2;
 
 /// Whether anything failed.
 pub(super) fn any(row: &StrategyResult) -> bool {
-    !of_calls(row).is_empty() || !of_client(row).is_empty()
+    !of_calls(row).is_empty() || !of_client(row).is_empty() || hidden(row).next().is_some()
 }
 
 /// Why nobody can say whether calls of the loop failed; `None` when it is known.
@@ -39,15 +39,31 @@ pub(super) fn in_words(row: &StrategyResult, all: bool) -> String {
     let mut parts: Vec<String> = calls
         .iter()
         .take(limit(CALLS_NAMED))
-        .map(|(call, errno, n)| format!("{call} {errno} {}", how_often(*n, ops)))
+        .map(|(call, errno, n)| {
+            let mut text = match moving::over_passes(row, call, Some(errno)) {
+                Some(span) => format!("{call} {errno} {}/op", moving::span(span)),
+                None => format!("{call} {errno} {}", how_often(*n, ops)),
+            };
+            if let Some(native) = moving::at_native_speed(row, call, Some(errno)) {
+                text.push_str(&format!(" ({} at native speed)", moving::span(native)));
+            }
+            text
+        })
         .collect();
+    // Failures that only tracing hid.
+    parts.extend(hidden(row).map(|moved| {
+        let errno = moved.errno.as_deref().unwrap_or_default();
+        let native = moving::span(moved.fast);
+        format!("{} {errno} 0/op ({native} at native speed)", moved.syscall)
+    }));
+    let shown_hidden = parts.len() - calls.len().min(limit(CALLS_NAMED));
     parts.extend(
         words
             .iter()
             .take(limit(WORDS_NAMED))
             .map(|(words, n)| format!("client {words} ×{}", Grouped(*n))),
     );
-    let unnamed = calls.len() + words.len() - parts.len();
+    let unnamed = calls.len() + words.len() + shown_hidden - parts.len();
     if unnamed > 0 {
         parts.push(format!("and {unnamed} more (--all)"));
     }
@@ -59,10 +75,24 @@ fn how_often(count: u64, ops: Option<Ops>) -> String {
     match rate.filter(|rate| *rate >= RATE_FROM) {
         Some(value) => {
             let style = Style::PerOp;
-            format!("{}/op", Number { value, style })
+            format!(
+                "{}/op",
+                Number {
+                    value,
+                    style,
+                    grouped: true
+                }
+            )
         }
         None => format!("×{}", Grouped(count)),
     }
+}
+
+/// Failures at native speed of which the counted passes saw none.
+fn hidden(row: &StrategyResult) -> impl Iterator<Item = &Moved> {
+    moving::moved(row)
+        .iter()
+        .filter(|moved| moved.errno.is_some() && moved.slow.high == 0.0)
 }
 
 /// Failed calls of the loop as call, errno and count, the most frequent first.

@@ -180,7 +180,9 @@ impl<'a> Folding<'a> {
 fn wraps(column: &Column) -> bool {
     match column.group {
         Group::Key | Group::Errors => true,
-        Group::Speed | Group::Work | Group::Calls | Group::Summary => column.align == Align::Left,
+        Group::Speed | Group::Published | Group::Work | Group::Calls | Group::Summary => {
+            column.align == Align::Left
+        }
     }
 }
 
@@ -204,7 +206,13 @@ pub(super) fn heading_lines(column: &Column) -> Vec<String> {
         Group::Calls if column.title.width() > LONG => {
             column.title.split_inclusive('_').map(str::to_owned).collect()
         }
-        Group::Key | Group::Speed | Group::Work | Group::Calls | Group::Summary | Group::Errors => {
+        Group::Key
+        | Group::Speed
+        | Group::Published
+        | Group::Work
+        | Group::Calls
+        | Group::Summary
+        | Group::Errors => {
             vec![column.title.clone()]
         }
     };
@@ -225,6 +233,7 @@ pub(super) fn cell_lines(cell: &Cell) -> Vec<String> {
         Cell::Name { .. }
         | Cell::Text(_)
         | Cell::Number(_)
+        | Cell::Moving { .. }
         | Cell::Spread(_)
         | Cell::Nothing
         | Cell::Missing(_) => vec![cell.line()],

@@ -107,13 +107,14 @@ fn in_cell(cell: &Cell) -> String {
         Cell::Name { ended: None, .. }
         | Cell::Text(_)
         | Cell::Number(_)
+        | Cell::Moving { .. }
         | Cell::Spread(_)
         | Cell::Missing(_) => escaped(&cell.line()),
     }
 }
 
 /// Text as Markdown that shows just that text, in one line.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let chars: Vec<char> = text.chars().collect();
     for (i, c) in chars.iter().enumerate() {

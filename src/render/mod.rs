@@ -9,6 +9,7 @@
 mod bench;
 mod count;
 mod count_columns;
+mod count_peers;
 mod csv;
 mod failures;
 mod imports;
@@ -16,10 +17,13 @@ mod json;
 mod layout;
 mod markdown;
 pub mod model;
+mod moving;
 mod number;
+pub mod plot;
 mod preflight;
 mod proofs;
 mod prose;
+mod scenario;
 mod table;
 
 use crate::record::wire::WireError;
@@ -27,8 +31,17 @@ use crate::record::{Kind, Record};
 use crate::units::escape;
 
 pub use count_columns::{CountColumn, SortBy, TimeKind};
+pub use count_peers::{is_connection, on_peers};
 pub use number::{Number, Style};
 pub use prose::header;
+
+/// Outside text for a place in a page of this format: in Markdown nothing in it is markup.
+pub fn inline(text: &str, format: Format) -> String {
+    match format {
+        Format::Markdown => markdown::escaped(text),
+        Format::Table | Format::Csv | Format::Json => text.to_owned(),
+    }
+}
 
 /// The width that is written for when nobody says how wide the reader is: a file or a pipe.
 pub const DEFAULT_WIDTH: usize = 120;
@@ -66,6 +79,8 @@ pub struct View {
     pub time: TimeKind,
     /// The columns of a count; none for the usual ones.
     pub columns: Vec<CountColumn>,
+    /// Whether calls are also shown by what their descriptor leads to.
+    pub peers: bool,
 }
 
 impl Default for View {
@@ -80,6 +95,7 @@ impl Default for View {
             sort: SortBy::default(),
             time: TimeKind::default(),
             columns: Vec::new(),
+            peers: false,
         }
     }
 }
@@ -95,13 +111,29 @@ pub enum RenderError {
     Json(#[from] WireError),
 }
 
+/// A line of prose in lines of at most the width of the view, each ended; whole where that has none.
+pub fn fold(text: &str, view: &View) -> String {
+    let lines = match view.width {
+        Some(width) => layout::wrap(text, width),
+        None => vec![text.to_owned()],
+    };
+    lines.iter().flat_map(|line| [line.trim_end(), "\n"]).collect()
+}
+
 /// The record in a format, ended by a newline.
 ///
 /// # Errors
 /// [`RenderError`], which no record made by systally causes.
 pub fn render(record: &Record, format: Format, view: &View) -> Result<String, RenderError> {
     match format {
-        Format::Table => Ok(table::write(&report(record, view), view)),
+        Format::Table => {
+            let mut report = report(record, view);
+            if !view.terminal {
+                // For awk and its kin, to whom a space ends a number.
+                report.tables.iter_mut().for_each(model::Table::ungroup);
+            }
+            Ok(table::write(&report, view))
+        }
         Format::Markdown => Ok(markdown::write(&report(record, view))),
         Format::Csv => csv::write(record),
         Format::Json => json::write(record),

@@ -66,6 +66,15 @@ impl Table {
         let found = self.columns.iter().position(|column| column.group == Group::Key);
         found.unwrap_or_default()
     }
+
+    /// Writes its numbers in plain digits.
+    pub(super) fn ungroup(&mut self) {
+        for cell in self.rows.iter_mut().flatten() {
+            if let Cell::Number(number) = cell {
+                number.grouped = false;
+            }
+        }
+    }
 }
 
 /// One column.
@@ -129,6 +138,8 @@ pub enum Group {
     Key,
     /// Measured without a tracer.
     Speed,
+    /// What a scenario adds: counters, and what an article printed.
+    Published,
     /// Counted: totals per operation, and what the tracer cost.
     Work,
     /// Counted: one column for each system call.
@@ -145,6 +156,7 @@ impl Group {
         match self {
             Group::Key | Group::Summary => "",
             Group::Speed => "Speed, untraced",
+            Group::Published => "Beside what was published",
             Group::Work => "Work per operation",
             Group::Calls => "System calls per operation",
             Group::Errors => "Errors",
@@ -166,6 +178,16 @@ pub enum Cell {
     },
     /// A number.
     Number(Number),
+    /// A count that depends on timing: its range over passes, and the number of the note that says what it
+    /// is at native speed.
+    Moving {
+        /// The least.
+        low: Number,
+        /// The greatest.
+        high: Number,
+        /// The note; none when nobody knows it at another speed.
+        note: Option<usize>,
+    },
     /// A factor with its interval.
     Spread(Interval),
     /// Looked for, and there was nothing.
@@ -178,7 +200,11 @@ pub enum Cell {
 impl Cell {
     /// A number in a style.
     pub fn number(value: f64, style: Style) -> Cell {
-        Cell::Number(Number { value, style })
+        Cell::Number(Number {
+            value,
+            style,
+            grouped: true,
+        })
     }
 
     /// The cell in one line.
@@ -191,6 +217,9 @@ impl Cell {
                 ended: Some((status, note)),
             } => format!("{name} {}{}", status.name(), mark(*note)),
             Cell::Number(number) => number.to_string(),
+            Cell::Moving { low, high, note } => {
+                format!("{}{}", super::number::range(*low, *high), mark(*note))
+            }
             Cell::Spread(interval) => super::number::spread(interval),
             Cell::Nothing => "none".to_owned(),
             Cell::Missing(note) => format!("–{}", mark(*note)),

@@ -33,21 +33,39 @@ pub struct Number {
     pub value: f64,
     /// How it is written.
     pub style: Style,
+    /// Whether a long one is written in groups of three digits, for eyes, or in plain digits, for programs.
+    pub grouped: bool,
 }
 
 impl fmt::Display for Number {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = self.value;
-        match self.style {
-            Style::Rate => f.write_str(&three_digits(value)),
-            Style::PerOp => f.write_str(&per_op(value)),
-            Style::Factor => f.write_str(&factor(value)),
-            Style::Percent => write!(f, "{:.1}%", value * 100.0),
-            Style::Share => write!(f, "{:.2}", value * 100.0),
-            Style::Micros => f.write_str(&three_digits(value / 1e3)),
-            Style::Seconds => write!(f, "{:.6}", value / 1e9),
-            Style::Whole => f.write_str(&whole(value)),
+        let text = match self.style {
+            Style::Rate => three_digits(value),
+            Style::PerOp => per_op(value),
+            Style::Factor => factor(value),
+            Style::Percent => format!("{:.1}%", value * 100.0),
+            Style::Share => format!("{:.2}", value * 100.0),
+            Style::Micros => three_digits(value / 1e3),
+            Style::Seconds => format!("{:.6}", value / 1e9),
+            Style::Whole => whole(value),
+        };
+        if self.grouped {
+            f.write_str(&text)
+        } else {
+            // The separator is the only space in a number.
+            f.write_str(&text.replace(' ', ""))
         }
+    }
+}
+
+/// A range (`0.97..1.02`); one number where both ends read the same.
+pub(super) fn range(low: Number, high: Number) -> String {
+    let (low, high) = (low.to_string(), high.to_string());
+    if low == high {
+        low
+    } else {
+        format!("{low}..{high}")
     }
 }
 
@@ -134,7 +152,14 @@ mod tests {
     fn written(style: Style, values: &[f64]) -> Vec<String> {
         values
             .iter()
-            .map(|value| Number { value: *value, style }.to_string())
+            .map(|value| {
+                Number {
+                    value: *value,
+                    style,
+                    grouped: true,
+                }
+                .to_string()
+            })
             .collect()
     }
 
@@ -206,7 +231,22 @@ mod tests {
             Style::Whole,
         ] {
             for value in [f64::NAN, f64::INFINITY, -1.0, f64::MAX, f64::MIN_POSITIVE] {
-                assert!(!Number { value, style }.to_string().is_empty());
+                assert!(
+                    !Number {
+                        value,
+                        style,
+                        grouped: true
+                    }
+                    .to_string()
+                    .is_empty()
+                );
+                let plain = Number {
+                    value,
+                    style,
+                    grouped: false,
+                }
+                .to_string();
+                assert!(!plain.contains(' '), "{plain}");
             }
         }
     }

@@ -239,7 +239,11 @@ fn coloured(cell: &Cell, out: comfy_table::Cell) -> comfy_table::Cell {
             Status::Unverified => out.fg(Color::Yellow),
         },
         Cell::Missing(_) | Cell::Nothing => out.add_attribute(Attribute::Dim),
-        Cell::Name { ended: None, .. } | Cell::Text(_) | Cell::Number(_) | Cell::Spread(_) => out,
+        Cell::Name { ended: None, .. }
+        | Cell::Text(_)
+        | Cell::Number(_)
+        | Cell::Moving { .. }
+        | Cell::Spread(_) => out,
     }
 }
 

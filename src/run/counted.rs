@@ -9,7 +9,7 @@ use crate::strategy::contract::Done;
 use crate::units::{Measured, Ops};
 
 use super::state::{RowState, merged};
-use super::timed::Broken;
+use super::timed::{Broken, Played};
 use super::{Bench, Frame, RoundLength};
 
 /// Batches of a counted pass when nobody says how much to do.
@@ -31,18 +31,21 @@ impl Bench<'_> {
             }
         };
         for i in 0..self.rows.len() {
-            if self.interrupt.requested() {
-                return;
+            for _ in 0..self.settings.counted_runs {
+                if self.interrupt.requested() {
+                    return;
+                }
+                if !states[i].is_live() {
+                    break;
+                }
+                self.progress.step(&format!(
+                    "{} counted by {}",
+                    self.rows[i].strategy.name(),
+                    engine.kind()
+                ));
+                self.count_row(i, &mut states[i], engine);
+                self.recount_row(i, &mut states[i]);
             }
-            if !states[i].is_live() {
-                continue;
-            }
-            self.progress.step(&format!(
-                "{} counted by {}",
-                self.rows[i].strategy.name(),
-                engine.kind()
-            ));
-            self.count_row(i, &mut states[i], engine);
             self.save_step(states, frame);
         }
     }
@@ -51,43 +54,51 @@ impl Bench<'_> {
         if let Some(failure) = self.gone(i, true) {
             return state.fail(failure);
         }
-        let row = &self.rows[i];
-        let ops = self.counted_ops(row);
         let request = Request {
             window: Window::Markers,
             selection: Selection::All,
             pin: true,
             cpu_time: false,
         };
-        let ready = self
-            .start(row, engine, &request, RoundLength::Ops(ops))
-            .and_then(|mut workers| {
-                let ready = workers.ready(self.settings.patience, self.interrupt)?;
-                Ok((workers, ready))
-            });
-        let mut workers = match ready {
-            Ok((workers, ready)) => {
-                state.introduce(&ready);
-                workers
-            }
-            Err(error) => return self.fail(i, state, error, true),
-        };
-        let limit = self.round_limit(RoundLength::Ops(ops));
-        let (round, view) = match self.witnessed(i, &mut workers, limit, true) {
-            Ok(witnessed) => witnessed,
-            Err(Broken::Workers(error)) => return self.fail(i, state, error, true),
-            Err(Broken::Server(failure)) => return state.fail(*failure),
-        };
-        match workers.finish(GOODBYE) {
-            Ok(outcome) => {
-                state.add_counted(row, engine, &round.outcome.dones, outcome, view);
+        match self.counted_once(i, state, engine, &request) {
+            Ok(pass) => {
+                state.add_counted(
+                    &self.rows[i],
+                    engine,
+                    &pass.round.outcome.dones,
+                    pass.outcome,
+                    pass.view,
+                );
                 self.settle(i, state);
-                if let Some(failure) = round.trouble {
+                if let Some(failure) = pass.round.trouble {
                     state.trouble(failure);
                 }
             }
-            Err(error) => self.fail(i, state, error, true),
+            Err(Broken::Workers(error)) => self.fail(i, state, error, true),
+            Err(Broken::Server(failure)) => state.fail(*failure),
         }
+    }
+
+    /// The counted work of a row under an engine, from the start of its workers to their end.
+    pub(super) fn counted_once(
+        &mut self,
+        i: usize,
+        state: &mut RowState,
+        engine: &dyn Engine,
+        request: &Request,
+    ) -> Result<Pass, Broken> {
+        let row = &self.rows[i];
+        let length = RoundLength::Ops(self.counted_ops(row));
+        let mut workers = self
+            .start(row, engine, request, length)
+            .map_err(Broken::Workers)?;
+        let ready = workers
+            .ready(self.settings.patience, self.interrupt)
+            .map_err(Broken::Workers)?;
+        state.introduce(&ready);
+        let (round, view) = self.witnessed(i, &mut workers, self.round_limit(length), true)?;
+        let outcome = workers.finish(GOODBYE).map_err(Broken::Workers)?;
+        Ok(Pass { round, outcome, view })
     }
 
     /// Operations of the counted pass of a row, over all its workers.
@@ -100,6 +111,13 @@ impl Bench<'_> {
             .unwrap_or(DEFAULT_BATCHES * u64::from(row.batch))
             .max(u64::from(row.clients))
     }
+}
+
+/// The counted work of a row, done once.
+pub(super) struct Pass {
+    pub(super) round: Played,
+    pub(super) outcome: Outcome,
+    pub(super) view: Measured<ServerView>,
 }
 
 /// Puts a counted pass together.
@@ -148,7 +166,12 @@ pub(super) fn counted(
             batches.per_op(window.sends),
             "no operation was completed",
         )),
-        floor_ratio: per_op(window.total()).map(|total| total / floor),
+        // A few chosen calls are no total, and no multiple of the floor.
+        floor_ratio: if capabilities.all_calls {
+            per_op(window.total()).map(|total| total / floor)
+        } else {
+            Measured::NotMeasured(format!("the {} engine counts chosen calls only", engine.kind()))
+        },
         phases: Phases::from_tallies(&tallies, capabilities, false),
         client_errors: errors,
         cpu: outcome.cpu.map(|cpu| (cpu.user, cpu.system)),

@@ -7,7 +7,7 @@ use crate::engine::EngineError;
 use crate::explain::{Symptom, evidence};
 use crate::proc::Root;
 use crate::record::{Failure, FailureKind, Stage};
-use crate::server::{Health, Server, ServerError};
+use crate::server::{Backend, Health, ServerError};
 use crate::strategy::contract::Endpoint;
 use crate::strategy::worker::{Fault, Phase, Problem, WorkerError};
 use crate::units::escape;
@@ -15,13 +15,29 @@ use crate::units::escape;
 /// How much of a message and of standard error is kept.
 const TEXT: usize = 400;
 
+/// Where it went wrong: the address and the server of the row; neither for a client without a server.
+pub(super) struct Scene<'a> {
+    pub(super) endpoint: Option<Endpoint>,
+    pub(super) server: Option<&'a mut Backend>,
+}
+
+impl Scene<'_> {
+    fn health(&mut self) -> Health {
+        self.server
+            .as_mut()
+            .map_or(Health::Running, |server| server.describe_alive())
+    }
+
+    fn address(&self) -> String {
+        self.endpoint
+            .as_ref()
+            .map(|endpoint| escape(&endpoint.to_string(), TEXT))
+            .unwrap_or_default()
+    }
+}
+
 /// What went wrong with the workers of a row. `counted` tells the counted pass from a timed round.
-pub(super) fn of_workers(
-    error: &WorkerError,
-    counted: bool,
-    endpoint: &Endpoint,
-    server: &mut Server,
-) -> Failure {
+pub(super) fn of_workers(error: &WorkerError, counted: bool, scene: &mut Scene<'_>) -> Failure {
     let fault = match error {
         WorkerError::Workers { faults, .. } => faults.first(),
         WorkerError::Engine(_)
@@ -50,11 +66,11 @@ pub(super) fn of_workers(
         pid: fault.map(|f| f.pid),
         exit,
         stderr_tail: escape(stderr, TEXT),
-        endpoint: escape(&endpoint.to_string(), TEXT),
+        endpoint: scene.address(),
         facts: Default::default(),
     };
-    let health = server.describe_alive();
-    read_the_moment(&mut failure, endpoint, server, None, health);
+    let health = scene.health();
+    read_the_moment(&mut failure, scene, None, health);
     if failure.kind == FailureKind::NotStarted {
         failure.facts.extend(evidence::forking(&Root::live()));
     }
@@ -67,8 +83,7 @@ pub(super) fn of_operations(
     text: &str,
     worker: Option<i32>,
     counted: bool,
-    endpoint: &Endpoint,
-    server: &mut Server,
+    scene: &mut Scene<'_>,
 ) -> Failure {
     let (class, message) = text.split_once(':').unwrap_or(("", text));
     let mut failure = Failure {
@@ -76,46 +91,47 @@ pub(super) fn of_operations(
         kind: FailureKind::Said,
         class: class.to_owned(),
         errno: Symptom::of(message).errno().map(str::to_owned),
-        ..nothing(message, endpoint)
+        ..nothing(message, scene)
     };
-    let health = server.describe_alive();
-    read_the_moment(&mut failure, endpoint, server, worker, health);
+    let health = scene.health();
+    read_the_moment(&mut failure, scene, worker, health);
     failure
 }
 
 /// The server did not answer systally itself when a row was to begin.
-pub(super) fn of_server(
-    error: &ServerError,
-    counted: bool,
-    endpoint: &Endpoint,
-    server: &mut Server,
-) -> Failure {
-    let health = server.describe_alive();
-    of_silence(&error.to_string(), health, counted, endpoint, server)
+pub(super) fn of_server(error: &ServerError, counted: bool, scene: &mut Scene<'_>) -> Failure {
+    let health = scene.health();
+    of_silence(&error.to_string(), health, counted, scene)
 }
 
 /// As [`of_server`], when only its health is known.
-pub(super) fn of_health(health: Health, counted: bool, endpoint: &Endpoint, server: &mut Server) -> Failure {
+pub(super) fn of_health(health: Health, counted: bool, scene: &mut Scene<'_>) -> Failure {
     let text = format!("the server is gone: {health}");
-    of_silence(&text, health, counted, endpoint, server)
+    of_silence(&text, health, counted, scene)
 }
 
-fn of_silence(
-    text: &str,
-    health: Health,
-    counted: bool,
-    endpoint: &Endpoint,
-    server: &mut Server,
-) -> Failure {
+/// The row's server could not be started.
+pub(super) fn of_absence(error: &ServerError) -> Failure {
+    let nowhere = Scene {
+        endpoint: None,
+        server: None,
+    };
+    Failure {
+        stage: Stage::Startup,
+        ..nothing(&error.to_string(), &nowhere)
+    }
+}
+
+fn of_silence(text: &str, health: Health, counted: bool, scene: &mut Scene<'_>) -> Failure {
     let mut failure = Failure {
         stage: if counted { Stage::Counted } else { Stage::Round },
-        ..nothing(text, endpoint)
+        ..nothing(text, scene)
     };
-    read_the_moment(&mut failure, endpoint, server, None, health);
+    read_the_moment(&mut failure, scene, None, health);
     failure
 }
 
-fn nothing(message: &str, endpoint: &Endpoint) -> Failure {
+fn nothing(message: &str, scene: &Scene<'_>) -> Failure {
     Failure {
         stage: Stage::Round,
         kind: FailureKind::ServerUnreachable,
@@ -125,7 +141,7 @@ fn nothing(message: &str, endpoint: &Endpoint) -> Failure {
         pid: None,
         exit: None,
         stderr_tail: String::new(),
-        endpoint: escape(&endpoint.to_string(), TEXT),
+        endpoint: scene.address(),
         facts: Default::default(),
     }
 }
@@ -155,20 +171,15 @@ fn is_shortage(symptom: Symptom) -> bool {
 }
 
 /// Adds what the machine says now, and says so when it is the server that died.
-fn read_the_moment(
-    failure: &mut Failure,
-    endpoint: &Endpoint,
-    server: &Server,
-    worker: Option<i32>,
-    health: Health,
-) {
-    failure.facts = evidence::collect(&Root::live(), endpoint, worker, server.pid());
+fn read_the_moment(failure: &mut Failure, scene: &Scene<'_>, worker: Option<i32>, health: Health) {
+    let server = scene.server.as_ref().and_then(|server| server.pid());
+    failure.facts = evidence::collect(&Root::live(), scene.endpoint.as_ref(), worker, server);
     match health {
         Health::Running => {}
         Health::Silent(_) => failure.kind = FailureKind::ServerUnreachable,
         ended @ Health::Ended { .. } => {
             failure.kind = FailureKind::ServerDied;
-            failure.pid = server.pid();
+            failure.pid = server;
             failure.exit = Some(ended.to_string());
         }
     }
@@ -182,7 +193,12 @@ fn kind(error: &WorkerError, fault: Option<&Fault>) -> FailureKind {
             ..
         }) => return FailureKind::NotStarted,
         WorkerError::Engine(EngineError::Denied { .. }) => return FailureKind::NoPtrace,
-        WorkerError::Engine(EngineError::System { .. } | EngineError::Broken { .. })
+        WorkerError::Engine(
+            EngineError::System { .. }
+            | EngineError::Broken { .. }
+            | EngineError::NoneLeft
+            | EngineError::CannotAttach { .. },
+        )
         | WorkerError::Interrupted { .. }
         | WorkerError::Pipes { .. }
         | WorkerError::Over => return FailureKind::Died,

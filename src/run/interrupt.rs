@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use crate::sys::process::is_ignored;
+
 /// Whether the user asked to stop. Cheap to clone and to ask.
 #[derive(Debug, Clone, Default)]
 pub struct Interrupt(Arc<AtomicUsize>);
@@ -17,13 +19,17 @@ impl Interrupt {
         Interrupt::default()
     }
 
-    /// Takes over SIGINT, SIGTERM and SIGHUP for the rest of the process.
+    /// Takes over SIGINT, SIGTERM and SIGHUP for the rest of the process, but for those that whoever
+    /// started it wants ignored, as nohup(1) does with SIGHUP.
     ///
     /// # Errors
     /// When the handlers cannot be installed (sigaction(2)).
     pub fn install() -> io::Result<Interrupt> {
         let flag = Interrupt::default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
+            if is_ignored(signal) {
+                continue;
+            }
             signal_hook::flag::register_usize(signal, Arc::clone(&flag.0), signal as usize)?;
         }
         Ok(flag)

@@ -1,7 +1,7 @@
 //! Running a plan: the timed rounds, the counted pass and the ledger, into a record.
 //!
 //! Throughput and counts come from two passes that never mix: rounds without a tracer, interleaved over
-//! all rows, then the same work once under an engine.
+//! all rows, then the same work under an engine, and once more under one that hardly slows it.
 
 pub mod interrupt;
 pub mod ledger;
@@ -13,6 +13,7 @@ mod readings;
 pub mod sampler;
 mod state;
 mod timed;
+mod witness;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,13 +24,16 @@ use crate::limits::{self, Load};
 use crate::plan::rows::{Common, Row, share};
 use crate::proc::{self, Root};
 use crate::record::{Counters, Host, Kind, PlanInfo, Record};
-use crate::server::{Server, Snapshot};
+use crate::server::{Backend, Place, Reading, ServerError, Servers};
 use crate::strategy::Presence;
-use crate::strategy::contract::{Connect, Endpoint, Stop, Transport};
+use crate::strategy::contract::{Connect, Endpoint, Stop, Store, Transport};
 use crate::strategy::worker::{WorkerError, Workers};
 use interrupt::Interrupt;
 use sampler::{Sampler, Watch};
 use state::RowState;
+
+/// Why there is no second side of the ledger for a client without a server.
+const NO_SERVER: &str = "no server takes part in it";
 
 /// How long a timed round is.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -52,6 +56,8 @@ pub struct Settings {
     /// Operations of the counted pass over all workers; `None`: those of a round when they are given,
     /// else 1,000 batches.
     pub counted_ops: Option<u64>,
+    /// How often a row is counted, and recounted where there is a witness; at least once.
+    pub counted_runs: u32,
     /// How long to wait for a worker beyond the time its work should take.
     pub patience: Duration,
     /// The row that others are compared with; `None`: the first one measured.
@@ -78,18 +84,18 @@ pub struct Bench<'a> {
     pub common: &'a Common,
     /// How to measure.
     pub settings: &'a Settings,
-    /// The server, already running.
-    pub server: &'a mut Server,
+    /// The servers that the rows need, already running.
+    pub servers: &'a mut Servers,
     /// Runs programs untraced.
     pub timing: &'a dyn Engine,
     /// Counts; or why nothing is counted.
     pub counting: Result<&'a dyn Engine, String>,
+    /// Counts the same once more, at nearly native speed; or why nothing is recounted.
+    pub witness: Result<&'a dyn Engine, String>,
     /// Whether to stop.
     pub interrupt: &'a Interrupt,
     /// Told of every step.
     pub progress: &'a dyn Progress,
-    /// The server's counters as they were read last; starts as `None`.
-    pub last_seen: Option<Snapshot>,
     /// Reads queues while rows run; starts as `None`.
     pub sampler: Option<Sampler>,
     /// Given the record after every step that adds to it, when somebody wants it so soon.
@@ -136,25 +142,23 @@ impl Bench<'_> {
         }
     }
 
-    /// Marks the rows whose client is missing or whose transport the server does not offer.
+    /// Marks the rows whose client or server is missing, or whose transport the server does not offer.
     fn skip_what_cannot_run(&self, states: &mut [RowState]) {
         for (row, state) in self.rows.iter().zip(states) {
             match row.strategy.client.presence() {
                 Presence::Ready { version } => state.client.version = version,
                 Presence::Missing { why, install } => state.skip(format!("{why}; to install: {install}")),
             }
-            if let Some(why) = row.strategy.client.store().out_of_reach() {
-                state.skip(why.to_owned());
-            } else if self.server.endpoint(row.strategy.transport).is_none() {
-                state.skip(match row.strategy.transport {
-                    Transport::Tcp => {
-                        "the server was named by its UNIX socket only; add -h HOST -p PORT".to_owned()
+            let Some(place) = row.place() else { continue };
+            match self.servers.absence(place) {
+                Some(absence) if absence.missing => state.skip(absence.error.to_string()),
+                Some(absence) if state.is_live() => state.fail(failure::of_absence(&absence.error)),
+                Some(_) => {}
+                None => {
+                    if let Some(why) = out_of_reach(row, self.servers) {
+                        state.skip(why.to_owned());
                     }
-                    Transport::Unix => {
-                        "the server was named by its TCP address only; add -s SOCKET".to_owned()
-                    }
-                    Transport::Local => "the transport local leads to no server".to_owned(),
-                });
+                }
             }
         }
     }
@@ -162,31 +166,46 @@ impl Bench<'_> {
     fn steps(&self, states: &[RowState]) -> u64 {
         let live = states.iter().filter(|s| s.is_live()).count() as u64;
         let rounds = u64::from(self.settings.runs + self.settings.warmup);
-        live * (rounds + u64::from(self.counting.is_ok()))
+        let passes = match (&self.counting, &self.witness) {
+            (Ok(_), Ok(_)) => 2,
+            (Ok(_), Err(_)) => 1,
+            (Err(_), _) => 0,
+        };
+        live * (rounds + passes * u64::from(self.settings.counted_runs))
     }
 
-    /// The rows in the terms of the limits: a load for each way to connect, with the most clients that
-    /// connect so and the highest rate of connections that was measured.
+    /// The rows in the terms of the limits: a load for each server and way to connect, with the most clients
+    /// that connect so and the highest rate of connections that was measured.
     fn loads(&self, states: &[RowState]) -> Vec<Load> {
-        let server = limits::Witness {
-            answered: true,
-            named: self.server.info().settings.clone(),
-            pid: self.server.pid(),
-            ..limits::Witness::default()
-        }
-        .facts(&Root::live());
         let mut loads = Vec::new();
-        for transport in Transport::SOCKETS {
-            let Some(endpoint) = self.server.endpoint(transport) else {
-                continue;
-            };
-            for per_op in [false, true] {
+        for (place, server) in self.servers.iter() {
+            let facts = limits::Witness {
+                kind: match place {
+                    Place::Memcached(_) => limits::ServerKind::Memcached,
+                    Place::Redis | Place::Cluster | Place::Shards => limits::ServerKind::Redis,
+                    Place::Twemproxy => limits::ServerKind::Other,
+                },
+                answered: true,
+                named: server.info().settings.clone(),
+                pid: server.pid(),
+                ..limits::Witness::default()
+            }
+            .facts(&Root::live());
+            let ways = Transport::SOCKETS.map(|transport| [false, true].map(|per_op| (transport, per_op)));
+            for (transport, per_op) in ways.into_iter().flatten() {
                 let alike = |row: &Row| {
-                    row.strategy.transport == transport
+                    row.place() == Some(place)
+                        && row.strategy.transport == transport
                         && (row.strategy.mode.connect == Connect::PerOp) == per_op
                 };
                 let rows = self.rows.iter().zip(states).filter(|(row, _)| alike(row));
-                let Some(clients) = rows.clone().map(|(row, _)| u64::from(row.clients)).max() else {
+                let Some((clients, endpoint)) = rows
+                    .clone()
+                    .filter_map(|(row, _)| {
+                        Some((u64::from(row.clients), self.endpoints(row).into_iter().next()?))
+                    })
+                    .max_by_key(|(clients, _)| *clients)
+                else {
                     continue;
                 };
                 let rates = rows
@@ -196,9 +215,9 @@ impl Bench<'_> {
                     processes: clients,
                     connect_per_op: per_op,
                     connects_per_second: rates.max().filter(|_| per_op && transport == Transport::Tcp),
-                    server_pid: self.server.pid(),
-                    server: server.clone(),
-                    ..Load::to(endpoint)
+                    server_pid: server.pid(),
+                    server: facts.clone(),
+                    ..Load::to(&endpoint)
                 });
             }
         }
@@ -208,18 +227,22 @@ impl Bench<'_> {
     fn counters(&mut self, root: &Root) -> BTreeMap<String, u64> {
         let watch = self.watch();
         let mut counters = readings::counters(root, watch.server, &watch.endpoints);
-        if let Ok(snapshot) = self.server.snapshot() {
-            counters.extend(snapshot.named());
-        }
+        counters.extend(self.servers.counters());
         counters
     }
 
     /// What is read while rows run.
     fn watch(&self) -> Watch {
-        let of = |transport| self.server.endpoint(transport).cloned();
+        let endpoints = self.rows.iter().flat_map(|row| self.endpoints(row));
+        let mut distinct: Vec<Endpoint> = Vec::new();
+        for endpoint in endpoints {
+            if !distinct.contains(&endpoint) {
+                distinct.push(endpoint);
+            }
+        }
         Watch {
-            endpoints: Transport::SOCKETS.into_iter().filter_map(of).collect(),
-            server: self.server.pid(),
+            endpoints: distinct,
+            server: self.servers.iter().find_map(|(_, server)| server.pid()),
         }
     }
 
@@ -234,11 +257,12 @@ impl Bench<'_> {
         if let Some(sampler) = &self.sampler {
             sampler.row(self.rows.iter().position(|one| std::ptr::eq(one, row)));
         }
-        let servers = self.servers(row);
-        let assignments = (0..row.clients)
+        let servers = self.endpoints(row);
+        let workers = row.workers();
+        let assignments = (0..workers)
             .map(|worker| {
                 let stop = match length {
-                    RoundLength::Ops(total) => Stop::Ops(share(total, row.clients, worker)),
+                    RoundLength::Ops(total) => Stop::Ops(share(total, workers, worker)),
                     RoundLength::Span(span) => Stop::Seconds(span.as_secs_f64()),
                 };
                 row.strategy
@@ -249,12 +273,27 @@ impl Bench<'_> {
     }
 
     /// The addresses that the workers of a row are given.
-    fn servers(&self, row: &Row) -> Vec<Endpoint> {
-        self.server
-            .endpoint(row.strategy.transport)
-            .cloned()
-            .into_iter()
-            .collect()
+    fn endpoints(&self, row: &Row) -> Vec<Endpoint> {
+        endpoints(row, self.servers)
+    }
+
+    /// What row `i` runs against; `None` for a client without a server.
+    fn server(&mut self, i: usize) -> Option<&mut Backend> {
+        self.servers.get_mut(self.rows[i].place()?)
+    }
+
+    /// The counters of what row `i` runs against; `None` for a client without a server.
+    fn reading(&mut self, i: usize) -> Option<Result<Reading, ServerError>> {
+        let servers = self.rows[i].servers;
+        self.server(i).map(|server| server.snapshot(servers))
+    }
+
+    /// Where row `i` may have failed.
+    fn scene(&mut self, i: usize) -> failure::Scene<'_> {
+        failure::Scene {
+            endpoint: self.endpoints(&self.rows[i]).into_iter().next(),
+            server: self.server(i),
+        }
     }
 
     /// How long a round may take before its workers count as hung. Rounds by operations are given 5 ms
@@ -273,22 +312,25 @@ impl Bench<'_> {
             .baseline
             .filter(|row| !states[*row].rounds.is_empty())
             .or_else(|| states.iter().position(|state| !state.rounds.is_empty()));
-        let origin = self.server.info().origin;
         let strategies = states
             .iter()
             .zip(self.rows)
             .enumerate()
             .map(|(i, (state, row))| {
                 let reference = baseline.filter(|b| *b != i).map(|b| states[b].rounds.as_slice());
-                state.result(row, reference, origin)
+                let server = row.place().and_then(|place| self.servers.get(place));
+                state.result(row, reference, server.map(|server| server.info().origin))
             })
             .collect();
+        let mut servers = self.servers.iter().map(|(_, server)| server.info().clone());
+        let (server, more_servers) = (servers.next(), servers.collect());
         let mut record = Record {
             kind: Kind::Bench,
             tool_version: env!("CARGO_PKG_VERSION").to_owned(),
             complete,
             host: frame.host.clone(),
-            server: Some(self.server.info().clone()),
+            server,
+            more_servers,
             plan: self.settings.plan.clone(),
             strategies,
             limits: limits::check_bench(&Root::live(), &self.loads(states)),
@@ -303,6 +345,32 @@ impl Bench<'_> {
         };
         record.findings = explain(&record);
         record
+    }
+}
+
+/// The addresses that the workers of a row are given.
+fn endpoints(row: &Row, servers: &Servers) -> Vec<Endpoint> {
+    let Some(server) = row.place().and_then(|place| servers.get(place)) else {
+        return Vec::new();
+    };
+    let number = match row.strategy.store() {
+        // twemproxy is one address, whatever is behind it.
+        Store::Twemproxy => 1,
+        _ => row.servers,
+    };
+    server.endpoints(row.strategy.transport, number)
+}
+
+/// Why a row whose server runs has no way to it; `None` when it has.
+pub fn out_of_reach(row: &Row, servers: &Servers) -> Option<&'static str> {
+    row.place().and_then(|place| servers.get(place))?;
+    if !endpoints(row, servers).is_empty() {
+        return None;
+    }
+    match row.strategy.transport {
+        Transport::Tcp => Some("the server was named by its UNIX socket only; add -h HOST -p PORT"),
+        Transport::Unix => Some("the server was named by its TCP address only; add -s SOCKET"),
+        Transport::Local => None,
     }
 }
 

@@ -6,8 +6,8 @@ use crate::engine::{Engine, Outcome};
 use crate::plan::rows::Row;
 use crate::record::latency::LatencyBuilder;
 use crate::record::{
-    ClientInfo, Counted, Failure, Interval, Round, ServerOrigin, ServerView, Status, StrategyResult, Timed,
-    stats,
+    ClientInfo, Counted, CounterReading, Experiment, Failure, Interval, Round, ServerOrigin, ServerView,
+    Status, StrategyResult, Timed, Witness, stats, witness,
 };
 use crate::strategy::contract::{Done, Op};
 use crate::strategy::worker::{Ready, RoundOutcome};
@@ -24,6 +24,13 @@ pub(super) struct RowState {
     pub(super) client: ClientInfo,
     pub(super) rounds: Vec<Round>,
     pub(super) counted: Measured<Counted>,
+    /// Every counted pass, that of `counted` first.
+    passes: Vec<Counted>,
+    /// The same work at nearly native speed, and how much of it was counted.
+    recounts: Vec<Counted>,
+    recounted_calls: Option<Vec<String>>,
+    /// Why there is no recount.
+    not_recounted: String,
     skipped: Option<String>,
     /// Whether the row was taken out because its workers failed.
     failed: bool,
@@ -38,6 +45,8 @@ pub(super) struct RowState {
     view: Option<Measured<ServerView>>,
     /// Commands of this row that the server got after the client had claimed them.
     late: u64,
+    /// What a script that counts for itself read.
+    counters: Vec<CounterReading>,
 }
 
 impl RowState {
@@ -49,6 +58,10 @@ impl RowState {
             },
             rounds: Vec::new(),
             counted: Measured::NotMeasured("the run ended before this row was counted".to_owned()),
+            passes: Vec::new(),
+            recounts: Vec::new(),
+            recounted_calls: None,
+            not_recounted: "the run ended before this row was recounted".to_owned(),
             skipped: None,
             failed: false,
             failure: None,
@@ -58,6 +71,7 @@ impl RowState {
             errors: BTreeMap::new(),
             view: None,
             late: 0,
+            counters: Vec::new(),
         }
     }
 
@@ -107,6 +121,7 @@ impl RowState {
             if let Some(latency) = &done.latency {
                 self.latency.add_all(&latency.hist);
             }
+            self.counters.extend(done.counter);
         }
         let asked = Ops(outcome
             .dones
@@ -118,6 +133,7 @@ impl RowState {
             elapsed,
             errors,
             server: view,
+            cpu: outcome.cpu,
         });
     }
 
@@ -133,7 +149,59 @@ impl RowState {
         let (ops, errors, _) = merged(dones);
         let counted = counted::counted(row, engine, dones, outcome, self.median());
         self.claim(ops, &errors, &view);
-        self.counted = counted;
+        if let Measured::Known(counted) = &counted {
+            self.passes.push(counted.clone());
+        }
+        // The table shows the first pass; a later one that failed takes nothing from it.
+        if self.counted.known().is_none() {
+            self.counted = counted;
+        }
+    }
+
+    /// Adds a recount by an engine that counts only these calls, or all.
+    pub(super) fn add_recount(
+        &mut self,
+        row: &Row,
+        engine: &dyn Engine,
+        dones: &[Done],
+        outcome: Outcome,
+        view: Measured<ServerView>,
+        calls: Option<Vec<String>>,
+    ) {
+        let (ops, errors, _) = merged(dones);
+        let recount = counted::counted(row, engine, dones, outcome, self.median());
+        self.claim(ops, &errors, &view);
+        self.recounted_calls = calls;
+        match recount {
+            Measured::Known(recount) => self.recounts.push(recount),
+            Measured::NotMeasured(why) => self.not_recounted = why,
+        }
+    }
+
+    /// Keeps why the row is not recounted.
+    pub(super) fn no_recount(&mut self, why: String) {
+        self.not_recounted = why;
+    }
+
+    /// What the recounts say of the counted passes.
+    fn witness(&self) -> Measured<Witness> {
+        if let (Some(reason), None) = (self.counted.reason(), self.counted.known()) {
+            return Measured::NotMeasured(reason.to_owned());
+        }
+        let Some(first) = self.recounts.first() else {
+            return Measured::NotMeasured(self.not_recounted.clone());
+        };
+        let coverage = match self.recounted_calls {
+            None => witness::Coverage::All,
+            Some(_) => witness::Coverage::Chosen,
+        };
+        Measured::Known(Witness {
+            engine: first.engine.clone(),
+            passes: u32::try_from(self.recounts.len()).unwrap_or(u32::MAX),
+            calls: self.recounted_calls.clone(),
+            slowdown: first.slowdown.clone(),
+            moved: witness::compare(&self.passes, &self.recounts, coverage),
+        })
     }
 
     /// Whether the server has served less than the client claims so far, late arrivals included.
@@ -175,7 +243,7 @@ impl RowState {
         &self,
         row: &Row,
         baseline: Option<&[Round]>,
-        origin: ServerOrigin,
+        origin: Option<ServerOrigin>,
     ) -> StrategyResult {
         let view = self
             .view
@@ -190,7 +258,13 @@ impl RowState {
             reason,
             timed: self.timed(baseline),
             counted: self.counted.clone(),
+            varied: witness::varied(&self.passes),
+            witness: self.witness(),
             server_view: view,
+            experiment: Experiment {
+                counters: self.counters.clone(),
+                ..Experiment::default()
+            },
             failure: self.failure.clone(),
         }
     }
@@ -220,7 +294,7 @@ impl RowState {
         &self,
         row: &Row,
         view: &Measured<ServerView>,
-        origin: ServerOrigin,
+        origin: Option<ServerOrigin>,
     ) -> (Status, Option<String>) {
         if let Some(why) = &self.skipped {
             return (Status::Skipped, Some(why.clone()));
@@ -237,6 +311,13 @@ impl RowState {
         if self.claimed.0 == 0 && self.unsure > 0 {
             return (Status::Failed, self.error_line());
         }
+        // A client without a server: nobody but itself can confirm what it did.
+        let Some(origin) = origin else {
+            return match self.unsure {
+                0 => (Status::Ok, None),
+                _ => (Status::Ok, self.error_line()),
+            };
+        };
         match verify(row.op, self.claimed, self.unsure, view, origin) {
             Verification::Confirmed if self.unsure > 0 => (Status::Ok, self.error_line()),
             Verification::Confirmed => (Status::Ok, None),

@@ -10,7 +10,7 @@ use crate::strategy::worker::{RoundOutcome, WorkerError};
 use crate::units::Measured;
 
 use super::state::{RowState, merged, most_frequent};
-use super::{Bench, Frame, WARM_WORKERS, Workers, failure};
+use super::{Bench, Frame, NO_SERVER, WARM_WORKERS, Workers, failure};
 
 /// How long ended workers are given to go away.
 const GOODBYE: Duration = Duration::from_secs(5);
@@ -91,11 +91,10 @@ impl Bench<'_> {
 
     /// Why nothing may be run against the server any more; `None` while it lives.
     pub(super) fn gone(&mut self, i: usize, counted: bool) -> Option<Failure> {
-        let endpoint = self.servers(&self.rows[i]).into_iter().next()?;
-        match self.server.describe_alive() {
+        match self.server(i)?.describe_alive() {
             Health::Running => None,
             health @ (Health::Ended { .. } | Health::Silent(_)) => {
-                Some(failure::of_health(health, counted, &endpoint, self.server))
+                Some(failure::of_health(health, counted, &mut self.scene(i)))
             }
         }
     }
@@ -114,28 +113,25 @@ impl Bench<'_> {
         if let Some(sampler) = &self.sampler {
             sampler.row(Some(i));
         }
-        let endpoint = self.servers(&self.rows[i]).into_iter().next();
-        let before = match (self.server.snapshot(), &endpoint) {
-            (Err(error), Some(endpoint)) => {
-                let failure = failure::of_server(&error, counted, endpoint, self.server);
+        let before = match self.reading(i) {
+            Some(Err(error)) => {
+                let failure = failure::of_server(&error, counted, &mut self.scene(i));
                 return Err(Broken::Server(Box::new(failure)));
             }
-            (before, _) => before,
+            Some(Ok(before)) => Some(before),
+            None => None,
         };
         let outcome = workers.round(limit, self.interrupt).map_err(Broken::Workers)?;
-        let after = self.server.snapshot();
-        let view = match (before, &after) {
-            (Ok(before), Ok(after)) => after.since(&before),
-            (Err(error), _) => Measured::NotMeasured(error.to_string()),
-            (_, Err(error)) => Measured::NotMeasured(error.to_string()),
+        let view = match (self.reading(i), before) {
+            (Some(Ok(after)), Some(before)) => after.since(&before),
+            (Some(Err(error)), _) => Measured::NotMeasured(error.to_string()),
+            (None, _) | (_, None) => Measured::NotMeasured(NO_SERVER.to_owned()),
         };
-        self.last_seen = after.ok();
-        let trouble = endpoint.and_then(|endpoint| {
-            let (_, errors, _) = merged(&outcome.dones);
-            let (text, _) = most_frequent(&errors)?;
+        let (_, errors, _) = merged(&outcome.dones);
+        let trouble = most_frequent(&errors).map(|(text, _)| {
             let worker = outcome.dones.iter().position(|done| !done.errors.is_empty());
             let pid = worker.and_then(|worker| workers.pid(worker));
-            Some(failure::of_operations(text, pid, counted, &endpoint, self.server))
+            failure::of_operations(text, pid, counted, &mut self.scene(i))
         });
         match trouble {
             Some(failure) if failure::is_loss(&failure) => Err(Broken::Server(Box::new(failure))),
@@ -152,11 +148,13 @@ impl Bench<'_> {
         }
         let end = Instant::now() + LONGEST_SETTLE;
         while Instant::now() < end && !self.interrupt.requested() {
-            let Ok(before) = self.server.snapshot() else {
+            let Some(Ok(before)) = self.reading(i) else {
                 return;
             };
             std::thread::sleep(QUIET);
-            let Ok(after) = self.server.snapshot() else { return };
+            let Some(Ok(after)) = self.reading(i) else {
+                return;
+            };
             match after
                 .since(&before)
                 .known()
@@ -173,9 +171,7 @@ impl Bench<'_> {
         if self.interrupt.requested() {
             return;
         }
-        if let Some(endpoint) = self.servers(&self.rows[i]).first() {
-            state.fail(failure::of_workers(&error, counted, endpoint, self.server));
-        }
+        state.fail(failure::of_workers(&error, counted, &mut self.scene(i)));
     }
 
     /// One round of one row. Returns its workers when they can serve another round.

@@ -9,7 +9,11 @@ use crate::units::escape;
 pub const DEFAULT_PORT: u16 = 6379;
 
 /// The URI forms that are understood, for messages.
-const ACCEPTED: &str = "redis://[[user:]password@]host[:port] or unix:///path/of/socket";
+const ACCEPTED: &str =
+    "redis://[[user:]password@]host[:port], unix:///path/of/socket or memcached://host[:port]";
+
+/// Port of memcached when none is named.
+const MEMCACHED_PORT: u16 = 11211;
 
 /// What the user said about the server, flag by flag.
 #[derive(Clone, Default)]
@@ -26,6 +30,15 @@ pub struct Target {
     pub user: Option<String>,
     /// `-a` or `REDISCLI_AUTH`.
     pub password: Option<String>,
+}
+
+/// The servers that the flags name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Named {
+    /// Redis, TCP first.
+    pub redis: Vec<Endpoint>,
+    /// memcached, by `-u memcached://…` or `memcached+unix://…`.
+    pub memcached: Vec<Endpoint>,
 }
 
 /// An address that cannot be used; always the user's to correct (exit code 2).
@@ -50,6 +63,9 @@ pub enum AddressError {
         /// What is wrong with it.
         wrong: &'static str,
     },
+    /// A login where there is none.
+    #[error("memcached has no login that clients here could use; leave user and password out of its URI")]
+    MemcachedLogin,
     /// A database other than 0.
     #[error("the server URI asks for a database other than 0, and clients use database 0; leave it out")]
     Database,
@@ -73,7 +89,27 @@ pub enum AddressError {
 }
 
 impl Target {
-    /// The endpoints the flags name, TCP first; none when no flag names a server. A password alone names
+    /// The servers that the flags name, by what they are.
+    ///
+    /// # Errors
+    /// As [`Target::endpoints`].
+    pub fn named(&self) -> Result<Named, AddressError> {
+        match self.uri.as_deref().map(memcached_uri) {
+            Some(Some(_)) if self.host.is_some() || self.port.is_some() || self.socket.is_some() => {
+                Err(AddressError::Twice)
+            }
+            Some(Some(endpoint)) => Ok(Named {
+                memcached: vec![endpoint?],
+                ..Named::default()
+            }),
+            Some(None) | None => Ok(Named {
+                redis: self.endpoints()?,
+                ..Named::default()
+            }),
+        }
+    }
+
+    /// The endpoints of a Redis server that the flags name, TCP first; none when no flag names a server. A password alone names
     /// none: it may stand in the environment for other programs.
     ///
     /// # Errors
@@ -182,9 +218,28 @@ pub fn parse_uri(uri: &str) -> Result<Endpoint, AddressError> {
     Ok(endpoint)
 }
 
+/// Parses `memcached://host[:port]` or `memcached+unix:///path`; `None` for a URI of anything else.
+fn memcached_uri(uri: &str) -> Option<Result<Endpoint, AddressError>> {
+    let (scheme, rest) = uri.split_once("://")?;
+    let parse: fn(&str) -> Result<Endpoint, AddressError> = match scheme.to_ascii_lowercase().as_str() {
+        "memcached" => |place| parse_authority(place.trim_end_matches('/'), MEMCACHED_PORT),
+        "memcached+unix" => parse_unix,
+        _ => return None,
+    };
+    Some(if rest.contains(['@', '?', '#']) {
+        Err(AddressError::MemcachedLogin)
+    } else {
+        parse(rest)
+    })
+}
+
 fn parse_tcp(place: &str) -> Result<Endpoint, AddressError> {
     let (authority, database) = place.split_once('/').unwrap_or((place, ""));
     check_database(database)?;
+    parse_authority(authority, DEFAULT_PORT)
+}
+
+fn parse_authority(authority: &str, default_port: u16) -> Result<Endpoint, AddressError> {
     let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
         let (host, after) = rest.split_once(']').ok_or(AddressError::Part {
             part: "host",
@@ -197,8 +252,8 @@ fn parse_tcp(place: &str) -> Result<Endpoint, AddressError> {
             .map_or((authority, ""), |colon| authority.split_at(colon))
     };
     let port = match port.strip_prefix(':') {
-        None if port.is_empty() => DEFAULT_PORT,
-        Some("") => DEFAULT_PORT,
+        None if port.is_empty() => default_port,
+        Some("") => default_port,
         digits => digits
             .and_then(|digits| digits.parse().ok())
             .filter(|port| *port > 0)
@@ -403,6 +458,24 @@ mod tests {
                 .to_string()
                 .contains("107 bytes")
         );
+    }
+
+    #[test]
+    fn memcached_has_a_scheme_of_its_own() {
+        let named = |uri: &str| {
+            let target = Target {
+                uri: Some(uri.into()),
+                ..Target::default()
+            };
+            target.named()
+        };
+        let shown = |uri: &str| named(uri).unwrap().memcached[0].to_string();
+        assert_eq!(shown("memcached://cache.example"), "cache.example:11211");
+        assert_eq!(shown("MEMCACHED://[::1]:11212/"), "[::1]:11212");
+        assert_eq!(shown("memcached+unix:///run/m.sock"), "unix:/run/m.sock");
+        assert!(named("redis://h").unwrap().memcached.is_empty());
+        assert_eq!(named("memcached://joe:pw@h"), Err(AddressError::MemcachedLogin));
+        assert!(named("memcached://h:0").is_err());
     }
 
     #[test]

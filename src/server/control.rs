@@ -76,6 +76,27 @@ pub(super) const DEL: Own = Own {
     words: &["DEL"],
 };
 
+/// `CLUSTER ADDSLOTS`.
+pub(super) const ADD_SLOTS: Own = Own {
+    stat: "cluster|addslots",
+    words: &["CLUSTER", "ADDSLOTS"],
+};
+/// `CLUSTER SET-CONFIG-EPOCH`.
+pub(super) const SET_EPOCH: Own = Own {
+    stat: "cluster|set-config-epoch",
+    words: &["CLUSTER", "SET-CONFIG-EPOCH"],
+};
+/// `CLUSTER MEET`.
+pub(super) const MEET: Own = Own {
+    stat: "cluster|meet",
+    words: &["CLUSTER", "MEET"],
+};
+/// `CLUSTER INFO`.
+pub(super) const CLUSTER_INFO: Own = Own {
+    stat: "cluster|info",
+    words: &["CLUSTER", "INFO"],
+};
+
 /// `EXISTS`.
 pub(super) const EXISTS: Own = Own {
     stat: "exists",
@@ -263,7 +284,8 @@ pub(super) enum Link {
 }
 
 impl Link {
-    fn connect(endpoint: &Endpoint) -> Result<Link, Trouble> {
+    /// Connects, waiting for [`CONNECT_LIMIT`] at most.
+    pub(super) fn connect(endpoint: &Endpoint) -> Result<Link, Trouble> {
         let deadline = Instant::now() + CONNECT_LIMIT;
         let link = match endpoint {
             Endpoint::Tcp { host, port, .. } => Link::Tcp(connect_tcp(host, *port, deadline)?),
@@ -279,7 +301,8 @@ impl Link {
         Ok(link)
     }
 
-    fn send(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
+    /// Sends everything, waiting for [`REPLY_LIMIT`] at most.
+    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
         match self {
             Link::Tcp(stream) => stream.write_all(bytes),
             Link::Unix(stream) => stream.write_all(bytes),
@@ -287,7 +310,8 @@ impl Link {
         .map_err(|e| trouble_of(e, Waiting::Reply, REPLY_LIMIT))
     }
 
-    fn receive(&mut self, buffer: &mut [u8], limit: Duration) -> io::Result<usize> {
+    /// Receives what there is, waiting for `limit` at most.
+    pub(super) fn receive(&mut self, buffer: &mut [u8], limit: Duration) -> io::Result<usize> {
         match self {
             Link::Tcp(stream) => {
                 stream.set_read_timeout(Some(limit))?;
@@ -362,7 +386,8 @@ impl Read for Incoming<'_> {
     }
 }
 
-fn trouble_of(error: io::Error, waiting: Waiting, limit: Duration) -> Trouble {
+/// What a failed call on the socket means.
+pub(super) fn trouble_of(error: io::Error, waiting: Waiting, limit: Duration) -> Trouble {
     match error.kind() {
         ErrorKind::ConnectionRefused => Trouble::Refused,
         ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted => Trouble::Closed,

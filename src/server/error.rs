@@ -80,6 +80,19 @@ pub enum ServerError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// A cluster was needed where only the built-in server is.
+    #[error(
+        "the built-in server cannot be a node of a cluster; install redis-server, and leave out --builtin-server"
+    )]
+    NoClusterHere,
+    /// The nodes of a cluster do not come together.
+    #[error("the private cluster did not become ready within {} s: {state}; see `systally list` for strategies without one", limit.as_secs())]
+    NoCluster {
+        /// How long it was given.
+        limit: Duration,
+        /// What a node said of it last, escaped.
+        state: String,
+    },
     /// A reply that makes no sense for the command.
     #[error(
         "the server at {endpoint} answered {command} in a way that systally does not understand: {reply}"
@@ -121,6 +134,13 @@ pub enum Trouble {
     /// What answers there does not speak RESP.
     NotRedis {
         /// The first bytes, escaped; empty when it only closed the connection.
+        begins: String,
+        /// What it looks like.
+        looks_like: Option<OtherProtocol>,
+    },
+    /// What answers there does not speak memcached's text protocol.
+    NotMemcached {
+        /// The first bytes, escaped.
         begins: String,
         /// What it looks like.
         looks_like: Option<OtherProtocol>,
@@ -246,6 +266,14 @@ impl fmt::Display for Trouble {
                     }
                 }
             }
+            Trouble::NotMemcached { begins, looks_like } => {
+                write!(f, "this does not speak memcached's protocol")?;
+                match looks_like {
+                    Some(protocol) => write!(f, ", it looks like {}", protocol.name())?,
+                    None => write!(f, ": its reply begins with '{begins}'")?,
+                }
+                write!(f, "; check host and port")
+            }
             Trouble::AuthNeeded => write!(
                 f,
                 "it wants a password (NOAUTH); set REDISCLI_AUTH, or give -a and, for an ACL user, --user"
@@ -262,7 +290,7 @@ impl fmt::Display for Trouble {
             ),
             Trouble::MaxClients => write!(
                 f,
-                "it has no room for another connection (maxclients); close some clients, or raise maxclients"
+                "it has no room for another connection (maxclients, or memcached's -c); close some clients, or raise it"
             ),
             Trouble::ProtectedMode => write!(
                 f,

@@ -83,6 +83,7 @@ pub(super) fn identify(
             .map(|endpoint| escape(&endpoint.to_string(), 200))
             .collect(),
         settings: settings(control, info)?,
+        ..ServerInfo::default()
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -36,6 +36,8 @@ pub(super) struct Ends {
     pub(super) stdin: Option<ChildStdin>,
     /// Reads its standard output.
     pub(super) stdout: Option<ChildStdout>,
+    /// Reads its standard error.
+    pub(super) stderr: Option<ChildStderr>,
 }
 
 #[derive(Debug, Default)]
@@ -69,6 +71,7 @@ impl Keeper {
                     let ends = Ends {
                         stdin: child.stdin.take(),
                         stdout: child.stdout.take(),
+                        stderr: child.stderr.take(),
                     };
                     let pid = Pid::from_raw(child.id().cast_signed());
                     let _ = sender.send(Ok((pid, ends)));

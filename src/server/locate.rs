@@ -22,17 +22,36 @@ pub enum ServerProgram {
     Redis,
     /// `valkey-server`.
     Valkey,
+    /// `memcached`.
+    Memcached,
+    /// `nutcracker`, which is the program of twemproxy.
+    Twemproxy,
 }
 
 impl ServerProgram {
-    /// All, in the order in which they are tried.
-    pub const ALL: [ServerProgram; 2] = [ServerProgram::Redis, ServerProgram::Valkey];
+    /// Those that serve Redis commands, in the order in which they are tried.
+    pub const REDIS: [ServerProgram; 2] = [ServerProgram::Redis, ServerProgram::Valkey];
 
     /// Name of the program.
     pub fn program(self) -> &'static str {
         match self {
             ServerProgram::Redis => "redis-server",
             ServerProgram::Valkey => "valkey-server",
+            ServerProgram::Memcached => "memcached",
+            ServerProgram::Twemproxy => "nutcracker",
+        }
+    }
+
+    /// What to do where it is missing.
+    fn advice(self) -> &'static str {
+        match self {
+            ServerProgram::Redis | ServerProgram::Valkey => {
+                "install it, or name a server with -h and -p, -s or -u"
+            }
+            ServerProgram::Memcached => {
+                "install it (sudo apt-get install memcached), or name one with -u memcached://host:port"
+            }
+            ServerProgram::Twemproxy => "install it (sudo apt-get install nutcracker)",
         }
     }
 }
@@ -61,14 +80,12 @@ impl fmt::Display for NotFound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.program.program();
         match self.unusable.first() {
-            None => write!(
-                f,
-                "{name} is not in PATH; install it, or name a server with -h and -p, -s or -u"
-            ),
+            None => write!(f, "{name} is not in PATH; {}", self.program.advice()),
             Some(path) => write!(
                 f,
-                "{} is not executable, and no other {name} is in PATH; correct its permissions, or name a server with -h and -p, -s or -u",
-                escape(&path.to_string_lossy(), 200)
+                "{} is not executable, and no other {name} is in PATH; correct its permissions, or {}",
+                escape(&path.to_string_lossy(), 200),
+                self.program.advice()
             ),
         }
     }
@@ -81,7 +98,7 @@ impl fmt::Display for NotFound {
 pub fn locate(program: ServerProgram) -> Result<Found, NotFound> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path = which(program, &path)?;
-    let version = version(&path);
+    let version = version(program, &path);
     Ok(Found {
         program,
         path,
@@ -111,14 +128,18 @@ fn which(program: ServerProgram, path: &OsStr) -> Result<PathBuf, NotFound> {
     Err(NotFound { program, unusable })
 }
 
-fn version(path: &Path) -> Measured<String> {
+fn version(program: ServerProgram, path: &Path) -> Measured<String> {
     let unknown = |why: &str| Measured::NotMeasured(why.to_owned());
     let mut command = Command::new(path);
     command
         .arg("--version")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null());
+        .stderr(match program {
+            // It tells its version there.
+            ServerProgram::Twemproxy => Stdio::piped(),
+            ServerProgram::Redis | ServerProgram::Valkey | ServerProgram::Memcached => Stdio::null(),
+        });
     let (keeper, ends) = match Keeper::spawn(command) {
         Ok(started) => started,
         Err(e) => return Measured::NotMeasured(format!("--version does not run: {e}")),
@@ -131,8 +152,9 @@ fn version(path: &Path) -> Measured<String> {
     // A descendant could still hold the pipe and keep a read waiting; with the group gone none does.
     drop(keeper);
     let mut text = Vec::new();
-    let read = ends.stdout.map(|pipe| pipe.take(4096).read_to_end(&mut text));
-    match read {
+    let out = ends.stdout.map(|pipe| pipe.take(4096).read_to_end(&mut text));
+    let errors = ends.stderr.map(|pipe| pipe.take(4096).read_to_end(&mut text));
+    match out.or(errors) {
         Some(Ok(_)) => Measured::from_option(
             parse_version(&String::from_utf8_lossy(&text)),
             "--version tells none in a form that systally knows",
@@ -141,9 +163,16 @@ fn version(path: &Path) -> Measured<String> {
     }
 }
 
-/// `7.0.15` from `Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=…`.
+/// `7.0.15` from `Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=…`, `1.6.18` from
+/// `memcached 1.6.18`, `0.5.0` from `This is nutcracker-0.5.0`.
 fn parse_version(text: &str) -> Option<String> {
-    let version = text.split_whitespace().find_map(|word| word.strip_prefix("v="))?;
+    let version = text
+        .split_whitespace()
+        .find_map(|word| {
+            word.strip_prefix("v=")
+                .or_else(|| word.strip_prefix("nutcracker-"))
+        })
+        .or_else(|| text.trim().strip_prefix("memcached "))?;
     (!version.is_empty()).then(|| escape(version, 40))
 }
 
@@ -184,17 +213,27 @@ mod tests {
     #[test]
     fn versions_are_read_from_what_the_program_prints() {
         let folder = tempfile::tempdir().unwrap();
-        let says = |script: &str| version(&program(folder.path(), &format!("#!/bin/sh\n{script}\n"), 0o755));
+        let says = |script: &str| {
+            let path = program(folder.path(), &format!("#!/bin/sh\n{script}\n"), 0o755);
+            version(ServerProgram::Redis, &path)
+        };
         let redis = says("echo 'Redis server v=7.0.15 sha=0:0 malloc=libc bits=64 build=1'");
         assert_eq!(redis, Measured::Known("7.0.15".into()));
         assert!(says("exit 3").reason().is_some());
         assert!(says("echo hello").reason().is_some());
         // A descendant that keeps the pipe open must not keep us waiting.
         assert_eq!(says("echo v=1; sleep 600 &"), Measured::Known("1".into()));
-        assert!(
-            version(&program(folder.path(), "\u{0}garbage", 0o755))
-                .reason()
-                .is_some()
+        assert_eq!(says("echo memcached 1.6.18"), Measured::Known("1.6.18".into()));
+        let garbage = program(folder.path(), "\u{0}garbage", 0o755);
+        assert!(version(ServerProgram::Redis, &garbage).reason().is_some());
+        let proxy = program(
+            folder.path(),
+            "#!/bin/sh\necho This is nutcracker-0.5.0 >&2\n",
+            0o755,
+        );
+        assert_eq!(
+            version(ServerProgram::Twemproxy, &proxy),
+            Measured::Known("0.5.0".into())
         );
     }
 }

@@ -1,5 +1,8 @@
-//! The server of a run: the user's own, a private one, or the built-in responder; and what its own
+//! The servers of a run: the user's own, private ones, or the built-in responder; and what their own
 //! counters say, which is one side of the ledger.
+//!
+//! [`Servers`] is all that a run needs, by [`Place`]; each place is a [`Backend`] of one server or several.
+//! A [`Server`] is one of Redis and its kin:
 //!
 //! ```text
 //! address ──→ Server::start ─→ control (one connection, opened before the load)
@@ -9,6 +12,8 @@
 //! ```
 
 mod address;
+mod backend;
+mod cluster;
 mod control;
 mod error;
 mod folder;
@@ -17,23 +22,29 @@ mod identity;
 mod keeper;
 mod locality;
 mod locate;
+mod memcached;
 mod private;
 pub mod responder;
+mod servers;
 mod snapshot;
 mod stats;
+mod twemproxy;
 
 use std::fmt;
 
-pub use address::{AddressError, DEFAULT_PORT, Target, parse_uri};
+pub use address::{AddressError, DEFAULT_PORT, Named, Target, parse_uri};
+pub use backend::{Backend, Reading};
 pub use error::{OtherProtocol, ServerError, Trouble, Waiting};
 pub use health::Health;
 pub use locate::{Found, NotFound, ServerProgram, locate};
 pub use private::{PrivateOptions, ResponderCommand};
+pub use servers::{Absence, CLUSTER_NODES, Place, Servers, Wanted};
 pub use snapshot::{Counters, Snapshot};
 pub use stats::CommandCounts;
 
 use control::{Control, DEL, EXISTS, INFO, Own, PING};
 use private::{Fresh, Private};
+use snapshot::Source;
 use stats::Info;
 
 use crate::proc::Root;
@@ -107,7 +118,7 @@ impl Server {
                 prefer: None,
                 options,
             } => {
-                match ServerProgram::ALL
+                match ServerProgram::REDIS
                     .iter()
                     .find_map(|program| locate(*program).ok())
                 {
@@ -195,6 +206,7 @@ impl Server {
                     *calls = calls.saturating_sub(1);
                 }
                 Ok(Snapshot::new(
+                    Source::Redis,
                     Measured::Known(Counters::read(&Info::parse(&text))),
                     own,
                 ))
@@ -202,6 +214,7 @@ impl Server {
             Err(Trouble::Refusal(said)) => {
                 let why = format!("the server does not permit INFO ({said})");
                 Ok(Snapshot::new(
+                    Source::Redis,
                     Measured::NotMeasured(why),
                     self.control.own().clone(),
                 ))

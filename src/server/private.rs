@@ -27,9 +27,9 @@ use crate::sys::namespace::start_with_open_files;
 use crate::units::escape;
 
 /// How long a server may take from its start to its first reply.
-const START_LIMIT: Duration = Duration::from_secs(10);
+pub(super) const START_LIMIT: Duration = Duration::from_secs(10);
 /// How often a port may turn out to be taken between finding it free and the server's bind.
-const PORT_TRIES: usize = 5;
+pub(super) const PORT_TRIES: usize = 5;
 
 /// Settings of a server that systally starts.
 #[derive(Debug, Clone, Default)]
@@ -40,6 +40,8 @@ pub struct PrivateOptions {
     pub maxclients: Option<u32>,
     /// Limit of open files that the server is started with, soft and hard; systally's own when `None`.
     pub nofile: Option<u64>,
+    /// Whether it is a node of a Redis Cluster that is yet to be formed.
+    pub cluster: bool,
     /// How the built-in responder is started.
     pub responder: ResponderCommand,
 }
@@ -114,7 +116,12 @@ pub(super) fn start_program(
     loop {
         tries += 1;
         let folder = Folder::create()?;
-        let port = free_port().map_err(|source| ServerError::Spawn {
+        let port = if options.cluster {
+            free_port_for_cluster()
+        } else {
+            free_port()
+        };
+        let port = port.map_err(|source| ServerError::Spawn {
             program: program.clone(),
             source,
         })?;
@@ -133,17 +140,7 @@ pub(super) fn start_program(
         if let Some(limit) = options.nofile {
             start_with_open_files(&mut command, limit);
         }
-        let log = open_log(&folder, &mut command, Stream::Both)?;
-        let (keeper, _) = Keeper::spawn(command).map_err(|source| ServerError::Spawn {
-            program: program.clone(),
-            source,
-        })?;
-        let private = Private {
-            keeper,
-            _stdin: None,
-            log,
-            _folder: folder,
-        };
+        let private = launch(command, folder, &program)?;
         let endpoints = endpoints(port, socket);
         match first_reply(&private, &program, &endpoints, interrupt) {
             Ok(control) => {
@@ -157,6 +154,21 @@ pub(super) fn start_program(
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Starts a server's command, with both its streams in a log in its folder.
+pub(super) fn launch(mut command: Command, folder: Folder, program: &str) -> Result<Private, ServerError> {
+    let log = open_log(&folder, &mut command, Stream::Both)?;
+    let (keeper, _) = Keeper::spawn(command).map_err(|source| ServerError::Spawn {
+        program: program.to_owned(),
+        source,
+    })?;
+    Ok(Private {
+        keeper,
+        _stdin: None,
+        log,
+        _folder: folder,
+    })
 }
 
 /// Starts the built-in responder in a process of its own.
@@ -221,7 +233,7 @@ fn responder_command(responder: &ResponderCommand) -> Result<(Command, String), 
     Ok((command, escape(&program.to_string_lossy(), 200)))
 }
 
-fn endpoints(port: u16, socket: String) -> Vec<Endpoint> {
+pub(super) fn endpoints(port: u16, socket: String) -> Vec<Endpoint> {
     let host = Ipv4Addr::LOCALHOST.to_string();
     vec![
         Endpoint::Tcp {
@@ -258,6 +270,10 @@ fn configuration(folder: &Folder, port: u16, options: &PrivateOptions) -> String
     ];
     lines.extend(options.tcp_backlog.map(|n| format!("tcp-backlog {n}")));
     lines.extend(options.maxclients.map(|n| format!("maxclients {n}")));
+    if options.cluster {
+        lines.push("cluster-enabled yes".to_owned());
+        lines.push("cluster-config-file nodes.conf".to_owned());
+    }
     lines.push(String::new());
     lines.join("\n")
 }
@@ -288,11 +304,29 @@ fn open_log(folder: &Folder, command: &mut Command, streams: Stream) -> Result<P
 
 /// A port of the loopback address that is free now. Another process may take it before the server binds
 /// it; then the server ends and the start is tried again.
-fn free_port() -> io::Result<u16> {
+pub(super) fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-fn is_taken(port: u16) -> bool {
+/// The same with 10,000 more free as well: there a node of a cluster listens to the others (before Redis 7
+/// that cannot be set apart).
+fn free_port_for_cluster() -> io::Result<u16> {
+    const TRIES: usize = 100;
+    for _ in 0..TRIES {
+        let port = free_port()?;
+        if port
+            .checked_add(10_000)
+            .is_some_and(|bus| TcpListener::bind((Ipv4Addr::LOCALHOST, bus)).is_ok())
+        {
+            return Ok(port);
+        }
+    }
+    Err(io::Error::other(
+        "no port below 55536 is free together with the one 10000 above it",
+    ))
+}
+
+pub(super) fn is_taken(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_err_and(|e| e.kind() == io::ErrorKind::AddrInUse)
 }
 
@@ -325,7 +359,7 @@ fn first_reply(
     Ok(control)
 }
 
-fn not_ready(private: &Private, program: &str) -> ServerError {
+pub(super) fn not_ready(private: &Private, program: &str) -> ServerError {
     let program = program.to_owned();
     match private.health() {
         health @ Health::Ended { .. } => ServerError::NotStarted { program, health },

@@ -7,9 +7,28 @@ use super::stats::{CommandCounts, Info};
 use crate::record::ServerView;
 use crate::units::{Measured, Nanos};
 
+/// What the counters are of; their names in the record begin with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    /// `INFO` of Redis and its kin.
+    Redis,
+    /// `stats` of memcached.
+    Memcached,
+}
+
+impl Source {
+    fn name(self) -> &'static str {
+        match self {
+            Source::Redis => "redis",
+            Source::Memcached => "memcached",
+        }
+    }
+}
+
 /// The server's cumulative counters at one moment.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
+    source: Source,
     counters: Measured<Counters>,
     /// What the control connection had done when the server counted.
     own: OwnWork,
@@ -38,6 +57,8 @@ pub struct Counters {
     pub evicted_keys: Option<u64>,
     /// Clients closed for replies that they did not read; since Redis 7.2.
     pub output_buffer_closed: Option<u64>,
+    /// How often memcached stopped accepting because it had no room for connections.
+    pub listen_disabled: Option<u64>,
     /// Error replies by code.
     pub errors: BTreeMap<String, u64>,
 }
@@ -55,14 +76,19 @@ impl Counters {
             commands_processed: info.number("total_commands_processed"),
             evicted_keys: info.number("evicted_keys"),
             output_buffer_closed: info.number("client_output_buffer_limit_disconnections"),
+            listen_disabled: None,
             errors: info.errors(),
         }
     }
 }
 
 impl Snapshot {
-    pub(super) fn new(counters: Measured<Counters>, own: OwnWork) -> Snapshot {
-        Snapshot { counters, own }
+    pub(super) fn new(source: Source, counters: Measured<Counters>, own: OwnWork) -> Snapshot {
+        Snapshot {
+            source,
+            counters,
+            own,
+        }
     }
 
     /// The counters, or why the server does not tell them.
@@ -87,14 +113,16 @@ impl Snapshot {
                 "client_output_buffer_limit_disconnections",
                 counters.output_buffer_closed,
             ),
+            ("listen_disabled_num", counters.listen_disabled),
         ];
+        let source = self.source.name();
         let single = single
             .into_iter()
-            .filter_map(|(name, value)| Some((format!("redis.{name}"), value?)));
+            .filter_map(|(name, value)| Some((format!("{source}.{name}"), value?)));
         let errors = counters
             .errors
             .iter()
-            .map(|(code, count)| (format!("redis.error.{code}"), *count));
+            .map(|(code, count)| (format!("{source}.error.{code}"), *count));
         single.chain(errors).collect()
     }
 
@@ -216,7 +244,11 @@ mod tests {
     }
 
     fn snapshot(gets: u64, infos: u64, connections: u64) -> Snapshot {
-        Snapshot::new(Measured::Known(counters(gets, infos, connections)), own(infos))
+        Snapshot::new(
+            Source::Redis,
+            Measured::Known(counters(gets, infos, connections)),
+            own(infos),
+        )
     }
 
     fn reason(view: Measured<ServerView>) -> String {
@@ -237,7 +269,7 @@ mod tests {
 
     #[test]
     fn others_that_ask_info_stay_in() {
-        let now = Snapshot::new(Measured::Known(counters(0, 12, 1)), own(8));
+        let now = Snapshot::new(Source::Redis, Measured::Known(counters(0, 12, 1)), own(8));
         let view = now.since(&snapshot(0, 7, 1)).known().cloned().unwrap();
         assert_eq!(view.commands, [("info".to_owned(), 4)].into());
     }
@@ -246,17 +278,22 @@ mod tests {
     fn a_restart_or_a_reset_is_not_a_number() {
         let mut other = counters(100, 8, 2);
         other.run_id = Some("s".into());
-        let restarted = Snapshot::new(Measured::Known(other), own(8)).since(&snapshot(10, 7, 2));
+        let restarted =
+            Snapshot::new(Source::Redis, Measured::Known(other), own(8)).since(&snapshot(10, 7, 2));
         assert!(reason(restarted).contains("restarted"));
         assert!(reason(snapshot(3, 8, 2).since(&snapshot(10, 7, 2))).contains("went back"));
         let mut gone = counters(0, 8, 2);
         gone.commands.remove("get");
-        let gone = Snapshot::new(Measured::Known(gone), own(8)).since(&snapshot(10, 7, 2));
+        let gone = Snapshot::new(Source::Redis, Measured::Known(gone), own(8)).since(&snapshot(10, 7, 2));
         assert!(reason(gone).contains("went back"));
         // Every counter grew since the reset, but INFO shows fewer calls than systally made.
-        let hidden = Snapshot::new(Measured::Known(counters(500, 7, 9)), own(8));
+        let hidden = Snapshot::new(Source::Redis, Measured::Known(counters(500, 7, 9)), own(8));
         assert!(reason(hidden.since(&snapshot(10, 7, 2))).contains("went back"));
-        let denied = Snapshot::new(Measured::NotMeasured("INFO is denied".into()), own(0));
+        let denied = Snapshot::new(
+            Source::Redis,
+            Measured::NotMeasured("INFO is denied".into()),
+            own(0),
+        );
         assert_eq!(reason(denied.since(&snapshot(1, 1, 1))), "INFO is denied");
     }
 
@@ -272,7 +309,11 @@ mod tests {
                 calls: [("config|get", own_calls)].into(),
                 ..OwnWork::default()
             };
-            Snapshot::new(Measured::Known(Counters::read(&Info::parse(&text(config)))), own)
+            Snapshot::new(
+                Source::Redis,
+                Measured::Known(Counters::read(&Info::parse(&text(config)))),
+                own,
+            )
         };
         let view = read(9, 4).since(&read(2, 0)).known().cloned().unwrap();
         assert_eq!(view.commands, [("config".to_owned(), 3)].into());

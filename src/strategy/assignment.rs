@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::client::{Client, Mode};
 use super::contract::{
-    Endpoint, KeyOrder, Keys, LatencyMode, Op, PROTOCOL, Payload, PayloadKind, Serializer, Spec, Stop,
+    Endpoint, KeyOrder, Keys, LatencyMode, Op, PROTOCOL, Payload, PayloadKind, Serializer, Spec, Stop, Store,
     Transport,
 };
 use super::name::StrategyName;
@@ -48,6 +48,8 @@ pub struct Work {
     pub max_errors: u64,
     /// Whether workers keep histograms.
     pub latency: LatencyMode,
+    /// Processes that the one worker of a mode that forks starts itself; 0 in the others.
+    pub forks: u32,
 }
 
 impl Default for Work {
@@ -71,6 +73,7 @@ impl Default for Work {
             warmup: 20,
             max_errors: 10_000,
             latency: LatencyMode::Hist,
+            forks: 0,
         }
     }
 }
@@ -82,6 +85,14 @@ impl Strategy {
             client: self.client.name().to_owned(),
             mode: self.mode.name.clone(),
             transport: self.transport,
+        }
+    }
+
+    /// What it speaks to.
+    pub fn store(&self) -> Store {
+        match self.transport {
+            Transport::Local => Store::None,
+            Transport::Tcp | Transport::Unix => self.mode.store.unwrap_or_else(|| self.client.store()),
         }
     }
 
@@ -101,7 +112,7 @@ impl Strategy {
             batch: self.batch(work),
             warmup: work.warmup,
             max_errors: work.max_errors,
-            forks: 0,
+            forks: work.forks,
             servers: servers.to_vec(),
             key: work.keys.clone(),
             payload: work.payload.clone(),

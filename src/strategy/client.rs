@@ -21,7 +21,7 @@ pub trait Client: Send + Sync {
     }
     /// How it can reach that; never empty.
     fn transports(&self) -> Vec<Transport>;
-    /// Whether it can run on this machine. The first call may start a program and wait for it, five
+    /// Whether it can run on this machine. The first call may start a program and wait for it, twenty
     /// seconds at most; later calls give the same answer at once.
     fn presence(&self) -> Presence;
     /// Program and arguments of its worker.
@@ -35,6 +35,10 @@ pub struct Mode {
     pub name: String,
     /// When connections are made.
     pub connect: Connect,
+    /// What it speaks to where that differs from the client's other modes.
+    pub store: Option<Store>,
+    /// How it can reach that where these are not all the client's ways; empty for all.
+    pub transports: Vec<Transport>,
     /// Whether operations go out in batches of the plan's pipeline depth; one by one otherwise.
     pub pipeline: bool,
     /// Whether it takes the pipeline depth when the user gives one, although it is no pipeline mode: the
@@ -42,6 +46,9 @@ pub struct Mode {
     pub depth_when_asked: bool,
     /// Whether it runs when the user names no strategy.
     pub default: bool,
+    /// Whether one worker forks all clients itself, as a published script did, instead of systally
+    /// starting a worker for each.
+    pub forks: bool,
     /// Whether it shows a known mistake, so that its figure is not to be believed. It runs only when it
     /// is named.
     pub demonstration: bool,
@@ -51,7 +58,37 @@ pub struct Mode {
     pub description: String,
 }
 
+impl Default for Mode {
+    /// One connection for the whole run, one operation at a time, run when it is named.
+    fn default() -> Self {
+        Mode {
+            name: String::new(),
+            connect: Connect::Once,
+            store: None,
+            transports: Vec::new(),
+            pipeline: false,
+            depth_when_asked: false,
+            default: false,
+            demonstration: false,
+            forks: false,
+            options: BTreeMap::new(),
+            description: String::new(),
+        }
+    }
+}
+
 impl Mode {
+    /// The client's transports that this mode has.
+    pub fn transports(&self, client: &dyn Client) -> Vec<Transport> {
+        let mut all = client.transports();
+        all.retain(|transport| {
+            // The nodes of a cluster send clients to each other's TCP addresses.
+            (self.transports.is_empty() || self.transports.contains(transport))
+                && (self.store != Some(Store::Cluster) || *transport == Transport::Tcp)
+        });
+        all
+    }
+
     /// Where the mode stands among those of its client: connecting each time, then kept connections,
     /// then pipelines, and by name within each.
     pub(super) fn rank(&self) -> (bool, u8, &str) {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::record::experiment::CounterReading;
 use crate::units::Nanos;
 
 /// The protocol number this build speaks.
@@ -110,7 +111,8 @@ impl Op {
             Op::Get => &["get"],
             Op::Set => &["set"],
             Op::Setget => &["set", "get"],
-            Op::Incr => &["incr"],
+            // Some clients send INCRBY with 1, which is the same operation.
+            Op::Incr => &["incr", "incrby"],
             Op::Ping => &["ping"],
         }
     }
@@ -181,24 +183,33 @@ impl Transport {
 }
 
 /// What a client speaks to, and so what its runs need.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Store {
     /// Redis, or Valkey.
     Redis,
     /// memcached.
     Memcached,
+    /// A Redis Cluster; the worker is given all its masters.
+    Cluster,
+    /// Redis servers that know nothing of each other: the client spreads its keys over them.
+    Shards,
+    /// twemproxy, which spreads the keys over Redis servers behind it.
+    Twemproxy,
     /// No server: the client keeps its data in its own process or in files.
     None,
 }
 
 impl Store {
-    /// Why this systally cannot run its clients, if it cannot.
-    pub fn out_of_reach(self) -> Option<&'static str> {
+    /// The name in files and records.
+    pub fn name(self) -> &'static str {
         match self {
-            Store::Redis => None,
-            Store::Memcached => Some("it needs a memcached server, which this systally does not start"),
-            Store::None => Some("it needs no server, and this systally only measures clients of one"),
+            Store::Redis => "redis",
+            Store::Memcached => "memcached",
+            Store::Cluster => "cluster",
+            Store::Shards => "shards",
+            Store::Twemproxy => "twemproxy",
+            Store::None => "none",
         }
     }
 }
@@ -340,6 +351,17 @@ pub enum PayloadKind {
     Object,
 }
 
+impl PayloadKind {
+    /// The name in specs, flags and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            PayloadKind::String => "string",
+            PayloadKind::Array => "array",
+            PayloadKind::Object => "object",
+        }
+    }
+}
+
 /// How a client serialises arrays and objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -352,6 +374,18 @@ pub enum Serializer {
     Igbinary,
     /// JSON.
     Json,
+}
+
+impl Serializer {
+    /// The name in specs, flags and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Serializer::None => "none",
+            Serializer::Php => "php",
+            Serializer::Igbinary => "igbinary",
+            Serializer::Json => "json",
+        }
+    }
 }
 
 /// Whether a worker times each operation.
@@ -405,6 +439,9 @@ pub struct Done {
     /// Times of operations, when asked for.
     #[serde(default)]
     pub latency: Option<WireLatency>,
+    /// What a replayed script that counts for itself read; other workers leave it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counter: Option<CounterReading>,
 }
 
 /// A worker's histogram: 16 buckets per power of two.
@@ -533,6 +570,7 @@ mod tests {
             elapsed_ns: Nanos(1),
             errors: BTreeMap::new(),
             latency: None,
+            counter: None,
         });
         let fail = Event::Fail {
             class: "spec".into(),

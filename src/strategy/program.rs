@@ -32,8 +32,11 @@ impl Client for ProgramClient {
         vec![Mode {
             name: "persistent".to_owned(),
             connect: Connect::Once,
+            store: None,
+            transports: Vec::new(),
             pipeline: false,
             depth_when_asked: true,
+            forks: false,
             default: true,
             demonstration: false,
             options: BTreeMap::new(),

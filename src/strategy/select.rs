@@ -114,8 +114,8 @@ impl Registry {
         let mut found = Vec::new();
         for client in &clients {
             for mode in modes_like(client.as_ref(), mode, clients.len() == 1) {
-                for transport in client
-                    .transports()
+                for transport in mode
+                    .transports(client.as_ref())
                     .into_iter()
                     .filter(|own| transport.is_none_or(|wanted| wanted == *own))
                 {
@@ -281,6 +281,7 @@ mod tests {
                     "raw/persistent/unix",
                     "redis-rs/persistent/unix",
                     "redis-rs-async/persistent/unix",
+                    "fred/persistent/unix",
                     "phpredis/persistent/unix",
                 ],
             ),

@@ -98,6 +98,8 @@ const BPF_BTF_LOAD: libc::c_long = 18;
 const BPF_F_NO_PREALLOC: u32 = 1;
 const BPF_PROG_TYPE_TRACING: u32 = 26;
 const BPF_TRACE_RAW_TP: u32 = 23;
+/// An update that only makes a new entry.
+const BPF_NOEXIST: u64 = 1;
 
 #[repr(C)]
 struct MapCreate {
@@ -330,6 +332,10 @@ impl Map {
     /// # Errors
     /// EINVAL for wrong lengths; what bpf(2) says.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Errno> {
+        self.put_with(key, value, 0)
+    }
+
+    fn put_with(&self, key: &[u8], value: &[u8], flags: u64) -> Result<(), Errno> {
         self.check_key(key)?;
         if self.copies != 1 || value.len() != self.shape.value as usize {
             return Err(Errno::EINVAL);
@@ -339,7 +345,7 @@ impl Map {
             _pad: 0,
             key: key.as_ptr() as u64,
             value: value.as_ptr() as u64,
-            flags: 0,
+            flags,
         };
         // SAFETY: key and value have the map's lengths and are only read.
         unsafe { bpf(BPF_MAP_UPDATE_ELEM, &mut attribute) }.map(drop)
@@ -383,6 +389,26 @@ impl Map {
     /// As [`Map::put`].
     pub fn put_task(&self, pidfd: BorrowedFd<'_>, value: &[u8]) -> Result<(), Errno> {
         self.put(&pidfd.as_raw_fd().to_ne_bytes(), value)
+    }
+
+    /// Makes the task storage of the task of a pidfd. False when it has some already, which stays.
+    ///
+    /// # Errors
+    /// As [`Map::put`]; ESRCH when the task has ended.
+    pub fn make_task(&self, pidfd: BorrowedFd<'_>, value: &[u8]) -> Result<bool, Errno> {
+        match self.put_with(&pidfd.as_raw_fd().to_ne_bytes(), value, BPF_NOEXIST) {
+            Ok(()) => Ok(true),
+            Err(Errno::EEXIST) => Ok(false),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// The task storage of the task of a pidfd; `None` when it has none.
+    ///
+    /// # Errors
+    /// EINVAL for another kind of map; what bpf(2) says.
+    pub fn task(&self, pidfd: BorrowedFd<'_>) -> Result<Option<Vec<u8>>, Errno> {
+        self.get(&pidfd.as_raw_fd().to_ne_bytes())
     }
 
     fn check_key(&self, key: &[u8]) -> Result<(), Errno> {

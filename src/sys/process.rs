@@ -77,6 +77,8 @@ pub struct PidFd(OwnedFd);
 
 /// `PIDFD_SIGNAL_PROCESS_GROUP`, Linux 6.9.
 const SIGNAL_PROCESS_GROUP: libc::c_uint = 1 << 2;
+/// `PIDFD_THREAD`, Linux 6.9.
+const PIDFD_THREAD: libc::c_int = libc::O_EXCL;
 
 impl PidFd {
     /// Opens one. The process must be a child that is not reaped yet, or its number could be another's.
@@ -86,6 +88,17 @@ impl PidFd {
     pub fn open(pid: Pid) -> Result<PidFd, Errno> {
         // SAFETY: plain numbers go in, a new descriptor or an error comes out.
         let fd = Errno::result(unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) })?;
+        // SAFETY: the descriptor is new and nobody else's.
+        Ok(PidFd(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
+    }
+
+    /// Opens one of a single thread, which need not be the first of its process.
+    ///
+    /// # Errors
+    /// ESRCH when there is no such thread, EINVAL before Linux 6.9.
+    pub fn open_thread(tid: Pid) -> Result<PidFd, Errno> {
+        // SAFETY: plain numbers go in, a new descriptor or an error comes out.
+        let fd = Errno::result(unsafe { libc::syscall(libc::SYS_pidfd_open, tid.as_raw(), PIDFD_THREAD) })?;
         // SAFETY: the descriptor is new and nobody else's.
         Ok(PidFd(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
     }

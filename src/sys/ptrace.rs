@@ -35,11 +35,18 @@ pub struct Options {
     /// Stop where a seccomp filter says `RET_TRACE`. Without this such a call fails with ENOSYS, as it
     /// does for an untraced program.
     pub seccomp: bool,
+    /// Kill it when this thread ends. Without this it runs on untraced then, even when systally was killed.
+    pub kill_with_tracer: bool,
 }
 
 impl Options {
     fn bits(self) -> libc::c_int {
-        let mut bits = libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACESYSGOOD;
+        // SYSGOOD also makes the end of a tracer harmless: what a tracee finds as the signal to go on with
+        // is no valid number then, where it would be a deadly SIGTRAP without.
+        let mut bits = libc::PTRACE_O_TRACESYSGOOD;
+        if self.kill_with_tracer {
+            bits |= libc::PTRACE_O_EXITKILL;
+        }
         if self.follow {
             bits |= libc::PTRACE_O_TRACEEXEC
                 | libc::PTRACE_O_TRACEFORK
@@ -63,6 +70,16 @@ impl Running {
     /// Its thread id.
     pub fn tid(&self) -> Pid {
         self.tid
+    }
+
+    /// Asks it to stop. A tracee that is stopped already stays as it is, one in a group stop reports it
+    /// again.
+    ///
+    /// # Errors
+    /// [`PtraceError::Gone`] when it has ended.
+    pub fn interrupt(self) -> Result<Running, PtraceError> {
+        interrupt(self.tid)?;
+        Ok(self)
     }
 }
 
@@ -210,6 +227,11 @@ fn request(operation: libc::c_ulong, tid: Pid, address: usize, data: usize) -> R
     Errno::result(result)
 }
 
+fn interrupt(tid: Pid) -> Result<(), PtraceError> {
+    request(libc::PTRACE_INTERRUPT as libc::c_ulong, tid, 0, 0)?;
+    Ok(())
+}
+
 impl Tracer {
     /// Makes this thread a tracer.
     pub fn new() -> Tracer {
@@ -218,8 +240,7 @@ impl Tracer {
         }
     }
 
-    /// Attaches to a running process or thread without stopping it. It will be killed when this thread
-    /// ends (`PTRACE_O_EXITKILL`).
+    /// Attaches to a running process or thread without stopping it.
     ///
     /// # Errors
     /// EPERM when tracing is not permitted or another tracer holds it, ESRCH when it has ended, EIO when
@@ -232,6 +253,15 @@ impl Tracer {
             options.bits() as usize,
         )?;
         Ok(Running { tid: pid })
+    }
+
+    /// Asks a tracee that runs, as far as this thread knows, to stop: [`Running::interrupt`] for whoever
+    /// keeps thread ids.
+    ///
+    /// # Errors
+    /// [`PtraceError::Gone`] when it has ended or is not traced by this thread.
+    pub fn interrupt(&self, tid: Pid) -> Result<(), PtraceError> {
+        interrupt(tid)
     }
 
     /// Waits for the next event of any tracee or child of this thread.
@@ -317,12 +347,77 @@ impl Stopped {
         Ok(Running { tid: self.tid })
     }
 
-    /// Lets it go: it runs on untraced.
+    /// Lets it go: it runs on untraced, delivering `signal` unless that is 0. One in a group stop stays
+    /// stopped.
     ///
     /// # Errors
     /// [`PtraceError::Gone`] when it was killed meanwhile.
-    pub fn detach(self) -> Result<(), PtraceError> {
-        request(libc::PTRACE_DETACH as libc::c_ulong, self.tid, 0, 0)?;
+    pub fn detach(self, signal: i32) -> Result<(), PtraceError> {
+        request(libc::PTRACE_DETACH as libc::c_ulong, self.tid, 0, signal as usize)?;
+        Ok(())
+    }
+
+    /// Has the call it is returning from made again, when that call is one of `calls` (native numbers) and
+    /// was cut short with EINTR: the kernel then runs it anew, or, when a signal with a handler is
+    /// waiting, returns EINTR as it would have done anyway (ERESTARTNOHAND). Returns whether it will.
+    ///
+    /// Stopping a tracee makes some calls return EINTR to programs that have no reason to expect it
+    /// (signal(7), "interruption by stop signals").
+    ///
+    /// # Errors
+    /// [`PtraceError::Gone`] when it was killed meanwhile.
+    pub fn make_again(&self, calls: &[libc::c_long]) -> Result<bool, PtraceError> {
+        const ERESTARTNOHAND: i64 = 514;
+        let Some((number, result)) = self.returning()? else {
+            return Ok(false);
+        };
+        if result != -i64::from(libc::EINTR) || !calls.contains(&number) {
+            return Ok(false);
+        }
+        self.set_result(-ERESTARTNOHAND)?;
+        Ok(true)
+    }
+
+    /// The native call it is returning from and the result, `None` when it is in none.
+    #[cfg(target_arch = "x86_64")]
+    fn returning(&self) -> Result<Option<(libc::c_long, i64)>, PtraceError> {
+        // The number is -1 outside of calls (arch/x86/include/asm/syscall.h).
+        let number = self.peek_user(libc::ORIG_RAX)?;
+        let result = self.peek_user(libc::RAX)?;
+        Ok((number >= 0).then_some((number, result)))
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn peek_user(&self, register: libc::c_int) -> Result<i64, PtraceError> {
+        let mut word = 0i64;
+        request(
+            libc::PTRACE_PEEKUSER as libc::c_ulong,
+            self.tid,
+            register as usize * 8,
+            (&raw mut word) as usize,
+        )?;
+        Ok(word)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn set_result(&self, value: i64) -> Result<(), PtraceError> {
+        request(
+            libc::PTRACE_POKEUSER as libc::c_ulong,
+            self.tid,
+            libc::RAX as usize * 8,
+            value as usize,
+        )?;
+        Ok(())
+    }
+
+    /// Where the registers are not known, calls are left as they are.
+    #[cfg(not(target_arch = "x86_64"))]
+    fn returning(&self) -> Result<Option<(libc::c_long, i64)>, PtraceError> {
+        Ok(None)
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn set_result(&self, _: i64) -> Result<(), PtraceError> {
         Ok(())
     }
 

@@ -16,6 +16,15 @@ impl Errno {
         matches!(self.0, 512..=514 | 516)
     }
 
+    /// The number of a symbolic name.
+    pub fn by_name(name: &str) -> Option<Errno> {
+        // Linux has no numbers between 134 and 511, and the kernel's own end with 530.
+        (1..=133)
+            .chain(512..=530)
+            .map(Errno)
+            .find(|errno| errno.name() == name)
+    }
+
     /// The symbolic name, or `errno N` for a number without one.
     pub fn name(self) -> Cow<'static, str> {
         let internal = match self.0 {
@@ -51,5 +60,9 @@ mod tests {
         assert!(Errno(516).is_restart());
         assert!(!Errno(515).is_restart());
         assert!(!Errno(4).is_restart());
+        assert_eq!(Errno::by_name("EAGAIN"), Some(Errno(11)));
+        assert_eq!(Errno::by_name("ERESTARTSYS"), Some(Errno(512)));
+        assert_eq!(Errno::by_name("EHWPOISON"), Some(Errno(133)));
+        assert_eq!(Errno::by_name("ENOTHING"), None);
     }
 }

@@ -5,11 +5,13 @@
 
 mod errno;
 mod sysno;
+pub mod talk;
 
 use std::collections::BTreeMap;
 
 pub use errno::Errno;
 pub use sysno::{Abi, Syscall};
+pub use talk::{LongWait, Talk};
 
 use crate::units::Nanos;
 
@@ -98,6 +100,8 @@ pub struct Tally {
     pub sends: u64,
     /// Calls that received data from a socket, whatever the call; peeks and `EAGAIN` are not in here.
     pub receives: u64,
+    /// Turns and waits; `None` from an engine that does not look at single calls.
+    pub talk: Option<Talk>,
 }
 
 impl Tally {
@@ -115,6 +119,9 @@ impl Tally {
         self.round_trips += other.round_trips;
         self.sends += other.sends;
         self.receives += other.receives;
+        if let Some(talk) = &other.talk {
+            self.talk.get_or_insert_default().merge(talk);
+        }
     }
 
     /// All calls that returned.

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use systally::engine::{
-    Availability, Capabilities, Engine, EngineError, EngineKind, Exit, Outcome, Pipes, Program, Request,
-    Selection, Session, Window,
+    Availability, Capabilities, Engine, EngineError, EngineKind, Exit, Order, Outcome, Pipes, Program,
+    Request, Selection, Session, Window,
 };
 use systally::strategy::contract::Endpoint;
 use systally::units::Measured;
@@ -100,6 +100,15 @@ impl Session for PlainSession {
         for pid in &self.pids {
             let _ = killpg(Pid::from_raw(*pid), Signal::try_from(signal).unwrap());
         }
+    }
+
+    fn order(&self) -> Order {
+        let pids = self.pids.clone();
+        Order::new(move |signal| {
+            for pid in &pids {
+                let _ = killpg(Pid::from_raw(*pid), Signal::try_from(signal).unwrap());
+            }
+        })
     }
 
     fn finish(mut self: Box<Self>, limit: Option<Duration>) -> Result<Outcome, EngineError> {

@@ -6,6 +6,7 @@
  *   batch           "pipeline" (default): a batch is one pipeline().exec().
  *                   "tick": the commands of a batch are called one after the other without
  *                   waiting; the library writes each one at once.
+ *   cluster         true: the client of a Redis Cluster.
  *   autopipelining  true: enableAutoPipelining, by which it joins the commands of one turn
  *                   of the event loop.
  */
@@ -14,11 +15,15 @@ const { Failure, Plan, retryDelay, start } = require('./systally.js');
 
 class IoRedis {
   constructor(spec, { module, version }) {
-    spec.allow({ options: ['batch', 'autopipelining'], connects: ['once', 'per_op'] });
+    spec.allow({ options: ['batch', 'autopipelining', 'cluster'], connects: ['once', 'per_op'] });
     this.Redis = module.Redis ?? module;
     this.version = version;
     this.spec = spec;
-    this.server = spec.oneServer();
+    this.cluster = spec.flag('cluster');
+    this.server = this.cluster ? spec.servers[0] : spec.oneServer();
+    if (this.cluster && (spec.op === 'ping' || spec.batch > 1)) {
+      throw new Failure('spec', 'over a cluster this worker makes one operation on a key at a time');
+    }
     this.plan = new Plan(spec);
     this.inOneTick = spec.option('batch', 'pipeline', ['pipeline', 'tick']) === 'tick';
     this.autopipelining = spec.flag('autopipelining');
@@ -32,14 +37,20 @@ class IoRedis {
   async open() {
     const { socket, user, password } = this.server;
     let connected = false;
-    const client = new this.Redis({
-      ...socket,
-      username: user,
-      password,
-      lazyConnect: true,
-      enableAutoPipelining: this.autopipelining,
-      retryStrategy: (failures) => retryDelay(failures, connected),
-    });
+    const login = { username: user, password };
+    const retry = (failures) => retryDelay(failures, connected);
+    const client = this.cluster
+      ? new this.Redis.Cluster(
+          this.spec.servers.map((server) => server.socket),
+          { lazyConnect: true, clusterRetryStrategy: retry, redisOptions: login },
+        )
+      : new this.Redis({
+          ...socket,
+          ...login,
+          lazyConnect: true,
+          enableAutoPipelining: this.autopipelining,
+          retryStrategy: retry,
+        });
     // Without a listener the library prints the error; the failed operations tell of it.
     let trouble;
     client.on('error', (error) => {
@@ -65,7 +76,7 @@ class IoRedis {
   async setUp() {
     try {
       this.kept = await this.open();
-      await this.kept.ping();
+      await (this.cluster ? this.plan.touch(this.kept) : this.kept.ping());
     } catch (error) {
       throw new Failure('connect', `${this.server.name}: ${error.message}`);
     }

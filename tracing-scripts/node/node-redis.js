@@ -2,7 +2,8 @@
 /**
  * node-redis, the "redis" module.
  *
- * Option:
+ * Options:
+ *   cluster  true: the client of a Redis Cluster.
  *   batch  "pipeline" (default): a batch is one multi().execAsPipeline().
  *          "tick": the commands of a batch are called one after the other without waiting,
  *          and the library sends together what is called in one turn of the event loop.
@@ -12,11 +13,15 @@ const { Failure, Plan, retryDelay, start } = require('./systally.js');
 
 class NodeRedis {
   constructor(spec, { module, version }) {
-    spec.allow({ options: ['batch'], connects: ['once', 'per_op'] });
+    spec.allow({ options: ['batch', 'cluster'], connects: ['once', 'per_op'] });
     this.redis = module;
     this.version = version;
     this.spec = spec;
-    this.server = spec.oneServer();
+    this.cluster = spec.flag('cluster');
+    this.server = this.cluster ? spec.servers[0] : spec.oneServer();
+    if (this.cluster && (spec.op === 'ping' || spec.batch > 1)) {
+      throw new Failure('spec', 'over a cluster this worker makes one operation on a key at a time');
+    }
     this.plan = new Plan(spec);
     this.inOneTick = spec.option('batch', 'pipeline', ['pipeline', 'tick']) === 'tick';
     this.perOp = spec.connect === 'per_op';
@@ -30,7 +35,13 @@ class NodeRedis {
     const { socket, user, password } = this.server;
     let connected = false;
     const reconnectStrategy = (failures, cause) => retryDelay(failures, connected) ?? cause;
-    const client = this.redis.createClient({ socket: { ...socket, reconnectStrategy }, username: user, password });
+    const login = { username: user, password };
+    const client = this.cluster
+      ? this.redis.createCluster({
+          rootNodes: this.spec.servers.map((server) => ({ socket: { ...server.socket, reconnectStrategy } })),
+          defaults: login,
+        })
+      : this.redis.createClient({ socket: { ...socket, reconnectStrategy }, ...login });
     // Without a listener an error would end the process; the failed operations tell of it.
     client.on('error', () => {});
     await client.connect();
@@ -41,7 +52,7 @@ class NodeRedis {
   async setUp() {
     try {
       this.kept = await this.open();
-      await this.kept.ping();
+      await (this.cluster ? this.plan.touch(this.kept) : this.kept.ping());
     } catch (error) {
       throw new Failure('connect', `${this.server.name}: ${error.message}`);
     }

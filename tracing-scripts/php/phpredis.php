@@ -11,6 +11,7 @@
  *   echo_check     true|false: redis.pconnect.echo_check_liveness; whether pconnect() asks a
  *                  pooled connection for an ECHO before it hands it out.
  *   close          true: with connect "persistent_per_op", call close() after each step.
+ *   over           "shards": a RedisArray with consistent hashing. "cluster": a RedisCluster.
  */
 
 declare(strict_types=1);
@@ -32,7 +33,7 @@ final class PhpRedisClient extends SystallyRedisClient
         if (!extension_loaded('redis')) {
             throw new SystallyFailure('config', 'the redis extension (phpredis) is not loaded');
         }
-        $spec->allowOptions(['pipeline_mode', 'pooling', 'echo_check', 'close']);
+        $spec->allowOptions(['pipeline_mode', 'pooling', 'echo_check', 'close', 'over']);
         $this->mode = $spec->option('pipeline_mode', 'pipeline', ['pipeline', 'multi', 'unsent']);
         if ($this->mode === 'unsent' && $spec->connectsPerOp()) {
             throw new SystallyFailure('spec', 'pipeline_mode unsent needs a connection that is kept');
@@ -57,6 +58,43 @@ final class PhpRedisClient extends SystallyRedisClient
 
     protected function open(): object
     {
+        $redis = match ($this->over) {
+            'one' => $this->openOne(),
+            'shards' => $this->openArray(),
+            'cluster' => $this->openCluster(),
+        };
+        if ($this->serializer !== null) {
+            $redis->setOption(Redis::OPT_SERIALIZER, $this->serializer);
+        }
+        return $redis;
+    }
+
+    private function openArray(): RedisArray
+    {
+        $hosts = array_map(
+            static fn (SystallyServer $server): string => $server->scheme === 'unix'
+                ? $server->path
+                : "$server->host:$server->port",
+            $this->spec->servers,
+        );
+        $options = ['consistent' => true];
+        if ($this->server->password !== null) {
+            $options['auth'] = $this->server->password;
+        }
+        return new RedisArray($hosts, $options);
+    }
+
+    private function openCluster(): RedisCluster
+    {
+        $seeds = array_map(
+            static fn (SystallyServer $server): string => "$server->host:$server->port",
+            $this->spec->servers,
+        );
+        return new RedisCluster(null, $seeds, 0, 0, $this->spec->connectsPersistently(), $this->server->password);
+    }
+
+    private function openOne(): Redis
+    {
         $server = $this->server;
         $redis = new Redis();
         $connect = $this->spec->connectsPersistently() ? $redis->pconnect(...) : $redis->connect(...);
@@ -70,9 +108,6 @@ final class PhpRedisClient extends SystallyRedisClient
                 throw new RedisException($redis->getLastError() ?? 'auth() returned false');
             }
         }
-        if ($this->serializer !== null) {
-            $redis->setOption(Redis::OPT_SERIALIZER, $this->serializer);
-        }
         return $redis;
     }
 
@@ -85,6 +120,9 @@ final class PhpRedisClient extends SystallyRedisClient
 
     protected function batch(object $connection, int $first, int $count): ?array
     {
+        if ($this->over !== 'one') {
+            throw new SystallyFailure('spec', 'phpredis has no pipeline over several servers');
+        }
         if ($this->mode === 'unsent') {
             $this->queueOnly($connection, $first, $count);
             return null;
@@ -116,6 +154,9 @@ final class PhpRedisClient extends SystallyRedisClient
 
     protected function storeError(object $connection): ?string
     {
+        if ($connection instanceof RedisArray) {
+            return null;
+        }
         $words = $connection->getLastError();
         $connection->clearLastError();
         return $words;

@@ -9,6 +9,7 @@
  *                  "atomic": the same inside MULTI/EXEC.
  *                  "fire-and-forget": replies are never read; the connection is closed.
  *                  "timed-before-flush": a demonstration of a mistake, see below.
+ *   over           "shards": Predis' own consistent hashing. "cluster": a Redis Cluster.
  *   backend        what reads and writes the socket. "stream" (default): Predis itself.
  *                  "ffi": hiredis through PHP's FFI, see hiredis_ffi.php.
  *                  "phpiredis-stream", "phpiredis-socket": the two connection classes of
@@ -44,7 +45,7 @@ final class PredisClient extends SystallyRedisClient
         class_exists(Predis\Connection\ConnectionException::class);
         class_exists(Predis\Response\ServerException::class);
 
-        $spec->allowOptions(['pipeline_mode', 'backend']);
+        $spec->allowOptions(['pipeline_mode', 'backend', 'over']);
         $modes = ['default', 'atomic', 'fire-and-forget', 'timed-before-flush'];
         $this->mode = $spec->option('pipeline_mode', 'default', $modes);
         if ($this->mode === 'timed-before-flush' && $spec->connectsPerOp()) {
@@ -76,7 +77,22 @@ final class PredisClient extends SystallyRedisClient
 
     protected function open(): object
     {
-        $server = $this->server;
+        $parameters = array_map($this->parameters(...), $this->spec->servers);
+        $class = $this->connectionClass();
+        $options = $class === null ? [] : ['connections' => ['tcp' => $class, 'unix' => $class]];
+        if ($this->over === 'one') {
+            $parameters = $parameters[0];
+        } else {
+            $options['cluster'] = $this->over === 'shards' ? 'predis' : 'redis';
+        }
+        $client = new Predis\Client($parameters, $options);
+        $client->connect();
+        return $client;
+    }
+
+    /** @return array<string, mixed> */
+    private function parameters(SystallyServer $server): array
+    {
         $parameters = $server->scheme === 'unix'
             ? ['scheme' => 'unix', 'path' => $server->path]
             : ['scheme' => 'tcp', 'host' => $server->host, 'port' => $server->port];
@@ -89,11 +105,7 @@ final class PredisClient extends SystallyRedisClient
         if ($this->spec->connectsPersistently()) {
             $parameters['persistent'] = true;
         }
-        $class = $this->connectionClass();
-        $options = $class === null ? [] : ['connections' => ['tcp' => $class, 'unix' => $class]];
-        $client = new Predis\Client($parameters, $options);
-        $client->connect();
-        return $client;
+        return $parameters;
     }
 
     /** Null for Predis' own choice. */

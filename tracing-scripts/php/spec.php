@@ -44,6 +44,8 @@ final class SystallySpec
     private const CONNECTS = ['once', 'per_op', 'persistent', 'persistent_per_op'];
 
     public readonly int $worker;
+    /** Processes that the script forks itself; 0 for all but replays of old scripts. */
+    public readonly int $forks;
     public readonly string $op;
     public readonly string $connect;
     /** One of $stopOps and $stopSeconds is null. */
@@ -85,10 +87,8 @@ final class SystallySpec
         if (($raw['protocol'] ?? 1) !== 1) {
             throw new SystallyFailure('spec', 'this worker speaks protocol 1 only');
         }
-        if (self::whole($raw, 'forks', 0, 0) > 0) {
-            throw new SystallyFailure('spec', 'forks: this worker does not fork, start several workers instead');
-        }
         $this->worker = self::whole($raw, 'worker', 0, 0);
+        $this->forks = self::whole($raw, 'forks', 0, 0);
         $this->op = self::choice($raw, 'op', 'get', self::OPS);
         $this->connect = self::choice($raw, 'connect', 'once', self::CONNECTS);
         $this->batch = self::whole($raw, 'batch', 1, 1);
@@ -145,6 +145,12 @@ final class SystallySpec
             throw new SystallyFailure('spec', "the option $name must be true or false");
         }
         return $value;
+    }
+
+    /** The value of a client's option that is a whole number. */
+    public function wholeOption(string $name, int $default): int
+    {
+        return self::whole($this->options, $name, $default, 0);
     }
 
     public function hasOption(string $name): bool

@@ -231,9 +231,10 @@ abstract class SystallyServerClient extends SystallyStoreClient
 {
     protected readonly SystallyServer $server;
 
-    public function __construct(SystallySpec $spec, array $ops, array $serializers)
+    /** @param bool $several whether the client spreads its keys over several servers */
+    public function __construct(SystallySpec $spec, array $ops, array $serializers, bool $several = false)
     {
-        if (count($spec->servers) !== 1) {
+        if (count($spec->servers) !== 1 && !$several) {
             throw new SystallyFailure('spec', 'this worker speaks to one server');
         }
         $this->server = $spec->servers[0];
@@ -242,8 +243,10 @@ abstract class SystallyServerClient extends SystallyStoreClient
 
     protected function whereTo(): string
     {
-        $server = $this->server;
-        return $server->scheme === 'unix' ? "unix://$server->path" : "tcp://$server->host:$server->port";
+        $name = static fn (SystallyServer $server): string => $server->scheme === 'unix'
+            ? "unix://$server->path"
+            : "tcp://$server->host:$server->port";
+        return implode(', ', array_map($name, $this->spec->servers));
     }
 }
 

@@ -253,6 +253,9 @@ function systally_main(callable $makeClient): never
     $spec = null;
     try {
         $spec = SystallySpec::read();
+        if ($spec->forks > 0) {
+            throw new SystallyFailure('spec', 'forks: this worker does not fork, start several workers instead');
+        }
         $client = $makeClient($spec);
         $client->setUp();
         systally_warm_up($spec, $client);

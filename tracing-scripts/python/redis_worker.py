@@ -5,6 +5,7 @@ Options:
            "python", "hiredis": that one, or the worker fails.
   single   true: single_connection_client, which leaves out the connection pool.
   asyncio  true: the asyncio client.
+  cluster  true: the client of a Redis Cluster.
   gather   true, with asyncio: the operations of a batch are in flight together, each on a
            connection of its own, in place of one pipeline.
 
@@ -55,10 +56,11 @@ class Client:
     """What the blocking and the asyncio client have in common."""
 
     def __init__(self, spec):
-        spec.allow(("parser", "single", "asyncio", "gather"), connects=("once", "per_op"))
+        spec.allow(("parser", "single", "asyncio", "gather", "cluster"), connects=("once", "per_op"))
         self.redis = load(spec.option("parser", "auto", ("auto", "python", "hiredis")))
         self.spec = spec
-        self.server = spec.one_server()
+        self.cluster = spec.flag("cluster")
+        self.server = spec.servers[0] if self.cluster else spec.one_server()
         self.plan = Plan(spec)
         self.per_op = spec.connect == "per_op"
         self.single = spec.flag("single")
@@ -79,6 +81,8 @@ class Client:
             where = {"host": server.host, "port": server.port}
         if server.password is not None:
             where.update(username=server.user, password=server.password)
+        if self.cluster:
+            return where
         return {**where, "single_connection_client": self.single}
 
     def preloads(self):
@@ -94,9 +98,22 @@ class Client:
 
 class BlockingClient(Client):
     def open(self):
+        if self.cluster:
+            return self.redis.RedisCluster(**self.arguments())
         return self.redis.Redis(**self.arguments())
 
+    def fill(self, client):
+        """One key at a time, since MSET is of one node; and every node gets its connection."""
+        for values in self.preloads():
+            for key, value in values.items():
+                client.set(key, value)
+        if self.spec.op != "get":
+            for key in self.plan.keys[:PRELOAD]:
+                client.get(key)
+
     def set_up(self):
+        if self.cluster and self.spec.op == "ping":
+            raise Failure("spec", "op ping: it goes to no key, and so to no node of a cluster")
         if self.spec.flag("gather"):
             raise Failure("spec", "gather needs asyncio")
         try:
@@ -104,8 +121,11 @@ class BlockingClient(Client):
             client.ping()
         except Exception as error:  # a refusal, whatever its class
             raise self.no_connection(error) from None
-        for values in self.preloads():
-            client.mset(values)
+        if self.cluster:
+            self.fill(client)
+        else:
+            for values in self.preloads():
+                client.mset(values)
         if self.per_op:
             client.close()
         else:
@@ -128,6 +148,8 @@ class BlockingClient(Client):
 class AsyncClient(Client):
     def __init__(self, spec):
         super().__init__(spec)
+        if self.cluster:
+            raise Failure("spec", "cluster: this worker has the blocking client of a cluster only")
         if self.per_op:
             raise Failure("spec", "connect per_op: this worker keeps its asyncio connections")
         self.gather = spec.flag("gather")

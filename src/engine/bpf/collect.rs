@@ -2,7 +2,7 @@
 
 use nix::errno::Errno;
 
-use super::layout::{TABLE_NUMBERS, abi, key, phase, tally};
+use super::layout::{TABLE_NUMBERS, abi, key, phase, state, tally};
 use super::programs::Maps;
 use crate::sys::bpf::Map;
 use crate::tally::{Abi, CallTally, Errno as CallErrno, Phase, PhaseTallies, Syscall};
@@ -66,6 +66,18 @@ pub(super) fn tallies(maps: &Maps, markers: bool) -> Result<PhaseTallies, Errno>
         found.phase(key.phase).of(key.syscall).unfinished += n;
     }
     Ok(found)
+}
+
+/// Adds the call that a task is in, by its state, to the unfinished ones.
+pub(super) fn unfinished(found: &mut PhaseTallies, task: &[u8]) {
+    let flags = number(task, state::FLAGS as usize) as i32;
+    if flags & (state::IN_CALL | state::RESTARTING) == 0 {
+        return;
+    }
+    let kind = number(task, state::KIND as usize) & 0xffff_ffff;
+    let number = number(task, state::NUMBER as usize);
+    let key = Key::read(&[number.to_ne_bytes(), kind.to_ne_bytes()].concat());
+    found.phase(key.phase).of(key.syscall).unfinished += 1;
 }
 
 /// A tally of the kernel, all CPUs together.

@@ -15,6 +15,7 @@
 //! kernel. A call that a program's own seccomp filter refuses is counted without its time.
 
 mod asm;
+mod attach;
 mod availability;
 mod btf;
 mod collect;
@@ -24,7 +25,10 @@ mod programs;
 mod session;
 mod tracer;
 
-use super::{Availability, Capabilities, Engine, EngineError, EngineKind, Program, Request, Session};
+use super::{
+    Attachment, Availability, Capabilities, Engine, EngineError, EngineKind, Finder, Program, Request,
+    Session,
+};
 
 /// The engine. See the module.
 #[derive(Debug, Clone, Copy, Default)]
@@ -43,6 +47,7 @@ impl Engine for Bpf {
             peers: false,
             phases: true,
             exact: true,
+            attach: true,
         }
     }
 
@@ -52,5 +57,9 @@ impl Engine for Bpf {
 
     fn launch(&self, programs: Vec<Program>, request: &Request) -> Result<Box<dyn Session>, EngineError> {
         Ok(Box::new(session::BpfSession::launch(programs, request)?))
+    }
+
+    fn attach(&self, find: Finder, request: &Request) -> Result<Box<dyn Attachment>, EngineError> {
+        Ok(Box::new(attach::BpfAttachment::begin(&find, request)?))
     }
 }

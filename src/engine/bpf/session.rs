@@ -1,6 +1,7 @@
 //! Programs whose calls the kernel counts.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
@@ -9,7 +10,7 @@ use nix::unistd::Pid;
 use super::availability::engine_error;
 use super::tracer::Tracer;
 use crate::engine::plain::{Orphans, PATIENCE, Plain};
-use crate::engine::{EngineError, EngineKind, Outcome, Pipes, Program, Request, Selection, Session};
+use crate::engine::{EngineError, EngineKind, Order, Outcome, Pipes, Program, Request, Selection, Session};
 use crate::sys::process::PidFd;
 use crate::tally::PhaseTallies;
 use crate::units::{Measured, Nanos};
@@ -23,6 +24,8 @@ pub(super) struct BpfSession {
     plain: Plain,
     tracer: Arc<Tracer>,
     selection: Selection,
+    /// The signal for everything that is left; 0 for none.
+    order: Arc<AtomicI32>,
     finished: bool,
 }
 
@@ -42,6 +45,7 @@ impl BpfSession {
             plain,
             tracer,
             selection: request.selection.clone(),
+            order: Arc::default(),
             finished: false,
         })
     }
@@ -52,9 +56,15 @@ impl BpfSession {
             return Ok(false);
         }
         let [mut pause, longest] = LOOK;
+        let mut sent = 0;
         while self.tracer.census().map_err(|error| engine_error(&error))?.live > 0 {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Ok(false);
+            }
+            let order = self.order.load(Ordering::Relaxed);
+            if order != sent {
+                sent = order;
+                self.signal_followed(order);
             }
             std::thread::sleep(pause);
             pause = (pause * 2).min(longest);
@@ -65,7 +75,7 @@ impl BpfSession {
     /// Kills everything that is followed, whoever its parent is by now. Returns how many processes were
     /// killed and whether all of them ended.
     fn kill(&mut self) -> Result<(u64, bool), EngineError> {
-        let mut killed = self.kill_followed();
+        let mut killed = self.signal_followed(libc::SIGKILL);
         self.plain.kill()?;
         let give_up = Instant::now() + PATIENCE;
         // A process that forks while it is looked for may leave a child that was not seen.
@@ -74,12 +84,13 @@ impl BpfSession {
                 return Ok((killed, false));
             }
             std::thread::sleep(LOOK[1]);
-            killed += self.kill_followed();
+            killed += self.signal_followed(libc::SIGKILL);
         }
         Ok((killed, true))
     }
 
-    fn kill_followed(&self) -> u64 {
+    /// Sends a signal to everything that is followed, and returns to how many processes.
+    fn signal_followed(&self, signal: i32) -> u64 {
         let numbers = std::fs::read_dir(crate::proc::Root::live().path("proc"))
             .into_iter()
             .flatten();
@@ -90,9 +101,7 @@ impl BpfSession {
         let followed = pids
             .filter_map(|pid| PidFd::open(pid).ok())
             .filter(|pidfd| self.tracer.follows(pidfd));
-        followed
-            .filter(|pidfd| pidfd.signal(libc::SIGKILL).is_ok())
-            .count() as u64
+        followed.filter(|pidfd| pidfd.signal(signal).is_ok()).count() as u64
     }
 
     fn outcome(&self, notes: Vec<String>) -> Result<Outcome, EngineError> {
@@ -134,6 +143,11 @@ impl Session for BpfSession {
         self.plain.signal(signal);
     }
 
+    fn order(&self) -> Order {
+        let order = Arc::clone(&self.order);
+        Order::new(move |signal| order.store(signal, Ordering::Relaxed))
+    }
+
     fn finish(mut self: Box<Self>, limit: Option<Duration>) -> Result<Outcome, EngineError> {
         let mut notes = Vec::new();
         if !self.wait(limit.map(|limit| Instant::now() + limit))? {
@@ -162,7 +176,7 @@ impl Drop for BpfSession {
 }
 
 /// Leaves only what was asked for. Counting the rest costs next to nothing, so the programs count all.
-fn select(tallies: &mut PhaseTallies, selection: &Selection) {
+pub(super) fn select(tallies: &mut PhaseTallies, selection: &Selection) {
     for tally in [&mut tallies.startup, &mut tallies.run_loop, &mut tallies.shutdown] {
         match selection {
             Selection::All => {}

@@ -1,6 +1,7 @@
 //! One set of maps with its four programs, attached: what a session owns.
 
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::errno::Errno;
 
@@ -19,6 +20,9 @@ use crate::units::{Nanos, escape};
 /// The helpers that tell which task is running and read its memory are for programs under the GPL or a
 /// licence that the kernel holds compatible with it; ours are under the MIT licence, or that.
 const LICENSE: &str = "Dual MIT/GPL";
+
+/// The place of the program for returns among those that [`load`] makes.
+const RETURN: usize = 2;
 
 /// Kinds of failure (call, phase, errno) that there is room for.
 const ERRORS: u32 = 8_192;
@@ -72,8 +76,11 @@ pub(super) struct Tracer {
     maps: Maps,
     programs: Vec<Program>,
     // Only held: dropping them detaches the programs.
-    _links: Vec<Link>,
+    links: Vec<Link>,
     markers: bool,
+    /// Tasks that are followed from the middle of their lives. The kernel's counters do not have them:
+    /// nothing but a BPF program could add to those safely.
+    adopted: AtomicU64,
 }
 
 /// What the counters of the globals say.
@@ -96,7 +103,15 @@ impl Tracer {
             operation: "count so many programs",
             source: Errno::E2BIG,
         })?;
-        let (maps, programs) = load(programs, markers)?;
+        Tracer::put_to_work(load(programs, programs, markers)?, markers)
+    }
+
+    /// The same for tasks that run already; see [`Tracer::adopt`].
+    pub(super) fn attach_to_running() -> Result<Tracer, TracerError> {
+        Tracer::put_to_work(load(1, 0, false)?, false)
+    }
+
+    fn put_to_work((maps, programs): (Maps, Vec<Program>), markers: bool) -> Result<Tracer, TracerError> {
         let links = programs
             .iter()
             .map(|program| {
@@ -108,14 +123,15 @@ impl Tracer {
         Ok(Tracer {
             maps,
             programs,
-            _links: links,
+            links,
             markers,
+            adopted: AtomicU64::new(0),
         })
     }
 
     /// Whether [`Tracer::attach`] would work, without a moment's cost to the rest of the machine.
     pub(super) fn try_out() -> Result<(), TracerError> {
-        load(1, true).map(drop)
+        load(1, 1, true).map(drop)
     }
 
     /// Follows the process of a pidfd, which must not have executed its program yet, as program `index`.
@@ -135,20 +151,71 @@ impl Tracer {
         self.maps.tasks.holds_task(pidfd.as_fd()).unwrap_or(false)
     }
 
+    /// Follows a task from where it is: a call that it is in is not counted. False when it was followed
+    /// already.
+    pub(super) fn adopt(&self, pidfd: &impl AsFd) -> Result<bool, Errno> {
+        let mut value = [0u8; state::BYTES as usize];
+        // As after its birth: a return without an entry is not its own.
+        value[state::FLAGS as usize..][..4].copy_from_slice(&state::NEWBORN.to_ne_bytes());
+        let new = self.maps.tasks.make_task(pidfd.as_fd(), &value)?;
+        if new {
+            self.adopted.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(new)
+    }
+
+    /// Ends the counting while tasks run on, at the moment from which returns are not seen any more. What a
+    /// task is in the middle of stays as it is. Returns what was lost, as [`Tracer::losses`].
+    pub(super) fn stop(&mut self) -> Result<Option<String>, TracerError> {
+        let lost = self.losses()?;
+        // Entries that are still seen after that look like calls within calls, and are not.
+        if self.links.len() > RETURN {
+            drop(self.links.remove(RETURN));
+        }
+        // The entries next, then what follows tasks.
+        while let Some(link) = self.links.pop() {
+            drop(link);
+        }
+        match lost {
+            Some(lost) => Ok(Some(lost)),
+            None => self.losses_but(&[Loss::Nested]),
+        }
+    }
+
+    /// Adds the call that the task of a pidfd is in to the unfinished ones. Only once counting has ended.
+    pub(super) fn add_unfinished(
+        &self,
+        pidfd: &impl AsFd,
+        tallies: &mut PhaseTallies,
+    ) -> Result<(), TracerError> {
+        let state = self.maps.tasks.task(pidfd.as_fd());
+        if let Some(state) = state.map_err(failed("ask what a task is in the middle of"))? {
+            collect::unfinished(tallies, &state);
+        }
+        Ok(())
+    }
+
     /// How many tasks there are and were.
     pub(super) fn census(&self) -> Result<Census, TracerError> {
         let globals = self.globals()?;
+        let adopted = self.adopted.load(Ordering::Relaxed);
         Ok(Census {
-            live: number(&globals, globals::LIVE),
-            seen: number(&globals, globals::SEEN),
+            // The kernel's number goes below zero when adopted tasks end.
+            live: number(&globals, globals::LIVE).wrapping_add(adopted),
+            seen: number(&globals, globals::SEEN) + adopted,
         })
     }
 
     /// What was lost, in words; `None` when every event was counted.
     pub(super) fn losses(&self) -> Result<Option<String>, TracerError> {
+        self.losses_but(&[])
+    }
+
+    fn losses_but(&self, harmless: &[Loss]) -> Result<Option<String>, TracerError> {
         let globals = self.globals()?;
         let mut lost: Vec<String> = Loss::ALL
             .into_iter()
+            .filter(|loss| !harmless.contains(loss))
             .map(|loss| (number(&globals, loss.offset()), loss.says()))
             .filter(|(n, _)| *n > 0)
             .map(|(n, says)| format!("{n} {says}"))
@@ -206,11 +273,11 @@ impl Tracer {
 }
 
 /// Makes the maps, and loads the programs in the order in which they have to be attached: what follows
-/// tasks comes before what counts their calls.
-fn load(count: i32, markers: bool) -> Result<(Maps, Vec<Program>), TracerError> {
+/// tasks comes before what counts their calls. `tasks` are followed before anything happens.
+fn load(count: i32, tasks: i32, markers: bool) -> Result<(Maps, Vec<Program>), TracerError> {
     type Text = fn(Plan<'_>) -> Result<Vec<Instruction>, AsmError>;
     let kernel = Kernel::running()?;
-    let maps = make_maps(count, markers)?;
+    let maps = make_maps(count, tasks, markers)?;
     let plan = Plan {
         kernel,
         maps: &maps,
@@ -243,7 +310,7 @@ fn word(globals: &[u8], at: i32) -> u32 {
     number(globals, at) as u32
 }
 
-fn make_maps(programs: i32, markers: bool) -> Result<Maps, TracerError> {
+fn make_maps(programs: i32, tasks_at_start: i32, markers: bool) -> Result<Maps, TracerError> {
     let cpus = possible_cpus()?;
     let types = Types::load(&own_types(state::BYTES)).map_err(failed("load BPF type information"))?;
     let make = |name, kind, key: i32, value: i32, entries: u32| {
@@ -260,10 +327,10 @@ fn make_maps(programs: i32, markers: bool) -> Result<Maps, TracerError> {
     let tasks = Map::task_storage("systally_tasks", state::BYTES, &types, OWN_IDS)
         .map_err(failed("make BPF task storage"))?;
     let globals = make("systally_global", MapKind::Array, 4, globals_bytes, 1)?;
-    // Every program is followed before any of them executes.
+    // Programs that are started are followed before any of them executes.
     let mut start = vec![0u8; globals_bytes as usize];
     for counter in [globals::LIVE, globals::SEEN] {
-        start[counter as usize..][..8].copy_from_slice(&u64::from(programs as u32).to_ne_bytes());
+        start[counter as usize..][..8].copy_from_slice(&u64::from(tasks_at_start as u32).to_ne_bytes());
     }
     globals
         .put(&0u32.to_ne_bytes(), &start)

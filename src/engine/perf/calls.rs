@@ -14,7 +14,7 @@ use crate::tally::{Abi, Syscall};
 
 /// The most calls at once. Every counter costs something at each sleep and each fork of the program, some
 /// 0.25 µs, so that counters for all calls would be slower than a tracer.
-pub(super) const MOST_CALLS: usize = 8;
+pub const MOST_CALLS: usize = 8;
 
 /// What is counted when nobody chooses: what clients of a server make in their loops.
 const USUAL: [&str; MOST_CALLS] = [
@@ -77,6 +77,11 @@ pub(super) enum CallsError {
 /// How many calls a tracepoint is tried with.
 const TRIES: u64 = 3;
 
+/// Whether a call can be counted at all at its return: `rt_sigreturn` has no number left there.
+pub fn has_counter(call: Syscall) -> bool {
+    call != Syscall::native(libc::SYS_rt_sigreturn)
+}
+
 /// The calls of a selection, each tried.
 pub(super) fn choose(selection: &Selection) -> Result<Vec<Chosen>, CallsError> {
     let wanted = wanted(selection)?;
@@ -87,7 +92,7 @@ pub(super) fn choose(selection: &Selection) -> Result<Vec<Chosen>, CallsError> {
             name: call.name().into_owned(),
             why,
         };
-        if call == Syscall::native(libc::SYS_rt_sigreturn) {
+        if !has_counter(call) {
             return Err(no_counter("it has no number any more when it returns"));
         }
         let tracepoint = ids

@@ -3,7 +3,7 @@
 //!
 //! A counter is a number in the kernel that is inherited by every descendant; there is no buffer of
 //! events, so nothing can be lost. Counters stand at the *return* of calls, where the result can be looked
-//! at: one for all returns, one for failures, one for EAGAIN. Where a phase begins and ends is seen by the
+//! at: one for all returns, one for failures, and one for EAGAIN where a call may end so. Where a phase begins and ends is seen by the
 //! ptrace engine, which follows the programs and stops them at the two marker calls and nowhere else; at
 //! these stops the counters are read, so phases are exact too (`board`).
 //!
@@ -23,13 +23,14 @@ mod ids;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::calls::{MOST_CALLS, has_counter};
 pub use self::ids::{CACHE, IdsError, keep};
 
 use self::board::Board;
-use super::ptrace::launch_observed;
+use super::ptrace::{Pace, launch_observed};
 use super::{
-    Availability, Capabilities, Engine, EngineError, EngineKind, Outcome, Pipes, Program, Request, Selection,
-    Session,
+    Availability, Capabilities, Engine, EngineError, EngineKind, Order, Outcome, Pipes, Program, Request,
+    Selection, Session,
 };
 use crate::units::Measured;
 
@@ -50,6 +51,7 @@ impl Engine for Perf {
             peers: false,
             phases: true,
             exact: true,
+            attach: false,
         }
     }
 
@@ -72,7 +74,7 @@ impl Engine for Perf {
             cpu_time: false,
         };
         let observer = Arc::clone(&board);
-        let inner = launch_observed(programs, &follow, Some(observer))?;
+        let inner = launch_observed(programs, &follow, Pace::Detail, Some(observer))?;
         Ok(Box::new(PerfSession { inner, board, names }))
     }
 }
@@ -95,6 +97,10 @@ impl Session for PerfSession {
 
     fn signal(&self, signal: i32) {
         self.inner.signal(signal);
+    }
+
+    fn order(&self) -> Order {
+        self.inner.order()
     }
 
     fn finish(self: Box<Self>, limit: Option<Duration>) -> Result<Outcome, EngineError> {

@@ -53,6 +53,7 @@ fn probe() -> Result<(), (String, String)> {
         Options {
             follow: true,
             seccomp: true,
+            kill_with_tracer: true,
         },
     );
     let result = match seized {
@@ -122,7 +123,8 @@ impl Surroundings {
     }
 }
 
-fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+/// A line of `/proc/PID/status`.
+pub(super) fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status
         .lines()
         .find_map(|line| line.strip_prefix(name))

@@ -2,8 +2,9 @@
 
 use std::time::Instant;
 
+use super::Pace;
 use super::counts::Slot;
-use super::descriptors::{Descriptors, Owner};
+use super::descriptors::{Descriptors, Nagle, Owner};
 use super::memory;
 use super::peers::{Peers, address_name};
 use super::roles::Role;
@@ -76,8 +77,9 @@ impl Tracing {
         };
         let program = &mut self.programs[tracee.program];
 
+        let entries_only = self.job.pace == Pace::Counts;
         match treatment.role {
-            role if role.closes() => closes(&mut self.descriptors, tracee, role, &args),
+            role if role.closes() && !entries_only => closes(&mut self.descriptors, tracee, role, &args),
             Role::Write | Role::WriteVector | Role::Send
                 if args[0] == 1 && native && program.window.may_close() =>
             {
@@ -98,11 +100,20 @@ impl Tracing {
         }
 
         if let Some(slot) = tracee.call.take().and_then(|earlier| earlier.slot) {
-            program.counts.slot(slot).never_returned();
+            self.counts.slot(slot).never_returned();
         }
         let slot = treatment
             .counted
-            .then(|| program.counts.enter(program.window.phase(), call));
+            .then(|| self.counts.enter(program.window.phase(), call));
+        if let (true, Some(slot)) = (entries_only, slot) {
+            // No return will be seen, so a call that can come back is taken to have done so.
+            let counts = self.counts.slot(slot);
+            match treatment.role {
+                Role::Exit | Role::ExitGroup => counts.never_returned(),
+                _ => counts.returned(None, Nanos(0), Nanos(0)),
+            }
+        }
+        let slot = slot.filter(|_| !entries_only);
         let until = if slot.is_none() && !needs_return(treatment.role, &args, program) {
             if self.job.filter.is_empty() {
                 Until::Syscall
@@ -123,7 +134,7 @@ impl Tracing {
         checked("resume", tid, stopped.resume(until, 0).map(drop))
     }
 
-    fn leave(&mut self, stopped: &Stopped, result: i64, failed: bool, now: Instant) {
+    pub(super) fn leave(&mut self, stopped: &Stopped, result: i64, failed: bool, now: Instant) {
         let tid = stopped.tid();
         let Some(tracee) = self.tracees.get_mut(&tid.as_raw()) else {
             return;
@@ -139,7 +150,8 @@ impl Tracing {
             } else {
                 Nanos(0)
             };
-            program.counts.slot(slot).returned(result.error, wall, cpu);
+            self.counts.slot(slot).returned(result.error, wall, cpu);
+            self.counts.waited(slot, wall, result.value, result.error);
         }
         match call.role {
             Role::Read => {
@@ -152,21 +164,30 @@ impl Tracing {
                         observer.phase(program.index, Phase::Loop);
                     }
                 }
-                self.moved(stopped, call, result, owner);
+                self.moved(stopped, call, result, owner, now);
             }
-            role if moves(role).is_some() => self.moved(stopped, call, result, owner),
+            role if moves(role).is_some() => self.moved(stopped, call, result, owner, now),
             Role::Connect => self.connected(stopped, call, result, owner),
-            Role::Accept | Role::SocketControl => {
+            Role::Accept | Role::SocketControl | Role::SetOption => {
                 if call.role == Role::Accept
                     && let Some(fd) = result.count()
                 {
                     self.descriptors.accepted(tracee.table, fd as i32);
                 }
-                self.led(call, result, owner);
+                self.led(stopped, call, result, owner);
+            }
+            Role::Wait(_) | Role::WaitAt(_) => {
+                if let (Some(at), Some(value)) = (call.slot, result.count()) {
+                    let no_time = value == 0 && has_no_time(stopped, &call);
+                    tracee.polls = if no_time { tracee.polls + 1 } else { 0 };
+                    let streak = tracee.polls;
+                    self.counts.phase(at.phase()).polled(value, no_time, streak);
+                }
             }
             Role::Socket => {
                 if let Some(fd) = result.count() {
-                    self.descriptors.made(tracee.table, fd as i32, call.args[1]);
+                    self.descriptors
+                        .made(tracee.table, fd as i32, call.args[0], call.args[1]);
                 }
             }
             Role::Unshare if result.error.is_none() && call.args[0] & libc::CLONE_FILES as u64 != 0 => {
@@ -205,7 +226,7 @@ impl Tracing {
     }
 
     /// Data went through a descriptor, or should have.
-    fn moved(&mut self, stopped: &Stopped, call: InCall, result: Return, owner: Owner) {
+    fn moved(&mut self, stopped: &Stopped, call: InCall, result: Return, owner: Owner, now: Instant) {
         let Some(flow) = moves(call.role) else { return };
         let Some(at) = call.slot else { return };
         if result.error == Some(Errno(libc::EBADF)) {
@@ -214,7 +235,7 @@ impl Tracing {
         let Some(tracee) = self.tracees.get(&owner.tid.as_raw()) else {
             return;
         };
-        let counts = &mut self.programs[tracee.program].counts;
+        let counts = &mut self.counts;
         let peek = flow
             .flags
             .is_some_and(|flags| call.args[flags] & libc::MSG_PEEK as u64 != 0);
@@ -248,12 +269,22 @@ impl Tracing {
                 // An empty datagram is a send too; `sendfile` of an empty rest is not.
                 Direction::Out if value > 0 || flow.message => {
                     phase.sends += 1;
-                    descriptor.sent = true;
+                    descriptor.sends = descriptor.sends.saturating_add(1);
+                    descriptor.sent_at = Some(now);
                 }
                 Direction::In if value > 0 && !peek => {
                     phase.receives += 1;
-                    if std::mem::take(&mut descriptor.sent) {
+                    if matches!(call.role, Role::Read | Role::Receive) && value == call.args[2] {
+                        phase.filled(value);
+                    }
+                    let sends = std::mem::take(&mut descriptor.sends);
+                    if let (1.., Some(sent)) = (sends, descriptor.sent_at) {
                         phase.round_trips += 1;
+                        phase.turn(
+                            sends,
+                            now.saturating_duration_since(sent).into(),
+                            descriptor.nagle,
+                        );
                     }
                 }
                 Direction::Out | Direction::In => {}
@@ -266,7 +297,7 @@ impl Tracing {
         let Some(tracee) = self.tracees.get(&owner.tid.as_raw()) else {
             return;
         };
-        let counts = &mut self.programs[tracee.program].counts;
+        let counts = &mut self.counts;
         let mut bytes = [0; 128];
         let length = usize::try_from(call.args[2])
             .unwrap_or(usize::MAX)
@@ -300,7 +331,7 @@ impl Tracing {
     }
 
     /// A call on a socket that moves nothing.
-    fn led(&mut self, call: InCall, result: Return, owner: Owner) {
+    fn led(&mut self, stopped: &Stopped, call: InCall, result: Return, owner: Owner) {
         let Some(at) = call.slot else { return };
         if result.error == Some(Errno(libc::EBADF)) {
             return;
@@ -311,10 +342,19 @@ impl Tracing {
         let fd = call.args[0] as i32;
         let found = self.descriptors.resolve(tracee.table, fd, owner, &mut self.peers);
         if let Some(descriptor) = found {
-            self.programs[tracee.program]
-                .counts
-                .slot(at)
-                .led_to(descriptor.peer);
+            let option = (call.args[1], call.args[2]);
+            if call.role == Role::SetOption
+                && result.error.is_none()
+                && option == (libc::IPPROTO_TCP as u64, libc::TCP_NODELAY as u64)
+                && let Some(value) = memory::read_array(stopped, call.args[3])
+            {
+                descriptor.nagle = if i32::from_ne_bytes(value) == 0 {
+                    Nagle::On
+                } else {
+                    Nagle::Off
+                };
+            }
+            self.counts.slot(at).led_to(descriptor.peer);
         }
     }
 
@@ -428,6 +468,9 @@ fn moves(role: Role) -> Option<Flow> {
         | Role::Connect
         | Role::Accept
         | Role::SocketControl
+        | Role::SetOption
+        | Role::Wait(_)
+        | Role::WaitAt(_)
         | Role::Close
         | Role::Duplicate
         | Role::CloseRange
@@ -440,8 +483,22 @@ fn moves(role: Role) -> Option<Flow> {
         | Role::SetAffinity
         | Role::Ptrace
         | Role::SignalReturn
+        | Role::Exit
         | Role::ExitGroup
         | Role::IoUring => None,
+    }
+}
+
+/// Whether a wait was given no time: its time-out, in an argument or in memory (`struct timeval` and
+/// `struct timespec` are two words each), is zero. A wait without a time-out waits for ever.
+fn has_no_time(stopped: &Stopped, call: &InCall) -> bool {
+    match call.role {
+        Role::Wait(argument) => call.args[usize::from(argument)] as i32 == 0,
+        Role::WaitAt(argument) if call.native => {
+            let at = call.args[usize::from(argument)];
+            at != 0 && memory::read_array(stopped, at) == Some([0; 16])
+        }
+        _ => false,
     }
 }
 

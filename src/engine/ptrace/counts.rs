@@ -1,9 +1,11 @@
 //! Counts while a program runs: arrays and small vectors in place of trees, made into tallies at the end.
 
+use super::descriptors::Nagle;
 use super::fast::FastMap;
 use super::peers::{PeerId, Peers};
 use super::roles::NATIVE_NUMBERS;
-use crate::tally::{Abi, Errno, Phase, PhaseTallies, Syscall, Tally};
+use crate::tally::talk::{LONG_WAIT, MOST_LONG_WAITS, alike};
+use crate::tally::{Abi, Errno, LongWait, Phase, PhaseTallies, Syscall, Talk, Tally};
 use crate::units::Nanos;
 
 /// What is counted of one call in one phase.
@@ -45,7 +47,7 @@ impl Slot {
     }
 }
 
-/// The calls of one phase of one program.
+/// The calls of one phase.
 #[derive(Debug)]
 pub(super) struct PhaseCounts {
     /// Position in `slots` plus one; 0 for none.
@@ -56,7 +58,26 @@ pub(super) struct PhaseCounts {
     pub(super) round_trips: u64,
     pub(super) sends: u64,
     pub(super) receives: u64,
+    /// All but its `waits` and `long_waits`, which are below.
+    talk: Talk,
+    waits: [u64; 64],
+    long_waits: Vec<Long>,
 }
+
+/// Long calls of one kind: a position in `slots`, and what [`LongWait`] has.
+#[derive(Debug)]
+struct Long {
+    index: u32,
+    took: Nanos,
+    count: u64,
+    timed_out: u64,
+}
+
+/// Around Linux's shortest delayed acknowledgement, 40 ms: it runs from the first of several sends, and a
+/// wait is measured from the last.
+const ACK_WAIT: std::ops::RangeInclusive<u64> = 35_000_000..=50_000_000;
+/// The smallest buffer whose filling tells anything.
+const SMALLEST_BUFFER: u64 = 4096;
 
 impl Default for PhaseCounts {
     fn default() -> Self {
@@ -68,6 +89,9 @@ impl Default for PhaseCounts {
             round_trips: 0,
             sends: 0,
             receives: 0,
+            talk: Talk::default(),
+            waits: [0; 64],
+            long_waits: Vec::new(),
         }
     }
 }
@@ -90,6 +114,87 @@ impl PhaseCounts {
         self.slots[index as usize].1.entries += 1;
         index
     }
+
+    /// Data came back after so many sends.
+    pub(super) fn turn(&mut self, sends: u32, wait: Nanos, nagle: Nagle) {
+        let talk = &mut self.talk;
+        let several = sends > 1;
+        talk.turns_with_several_sends += u64::from(several);
+        talk.most_sends_in_turn = talk.most_sends_in_turn.max(u64::from(sends));
+        talk.waited += wait;
+        talk.longest_wait = talk.longest_wait.max(wait);
+        talk.turns_without_nodelay += u64::from(nagle == Nagle::On);
+        talk.turns_with_nodelay += u64::from(nagle == Nagle::Off);
+        if ACK_WAIT.contains(&wait.0) {
+            if several && matches!(nagle, Nagle::On | Nagle::Unknown) {
+                talk.ack_waits_after_several += 1;
+            } else {
+                talk.ack_waits_otherwise += 1;
+            }
+        }
+        self.waits[wait.0.max(1).ilog2() as usize] += 1;
+    }
+
+    /// A receive filled its buffer.
+    pub(super) fn filled(&mut self, bytes: u64) {
+        if bytes >= SMALLEST_BUFFER {
+            self.talk.full_receives += 1;
+            self.talk.full_buffer = self.talk.full_buffer.max(bytes);
+        }
+    }
+
+    /// A wait for descriptors came back; `streak` is how many in a row were given no time for nothing.
+    pub(super) fn polled(&mut self, reported: u64, no_time: bool, streak: u64) {
+        let talk = &mut self.talk;
+        if no_time {
+            talk.polls_at_once += 1;
+            talk.longest_poll_streak = talk.longest_poll_streak.max(streak);
+        } else if reported == 0 {
+            talk.poll_timeouts += 1;
+        }
+    }
+
+    fn long(&mut self, index: u32, took: Nanos, timed_out: bool) {
+        let timed_out = u64::from(timed_out);
+        let same = |long: &&mut Long| long.index == index && alike(long.took, took);
+        if let Some(long) = self.long_waits.iter_mut().find(same) {
+            long.took = long.took.max(took);
+            long.count += 1;
+            long.timed_out += timed_out;
+            return;
+        }
+        let new = Long {
+            index,
+            took,
+            count: 1,
+            timed_out,
+        };
+        if self.long_waits.len() < MOST_LONG_WAITS {
+            self.long_waits.push(new);
+        } else if let Some(shortest) = self.long_waits.iter_mut().min_by_key(|long| long.took)
+            && shortest.took < took
+        {
+            *shortest = new;
+        }
+    }
+
+    /// Turns and waits, complete.
+    fn talk(&self) -> Talk {
+        let named = |long: &Long| LongWait {
+            call: self.slots[long.index as usize].0.name().into_owned(),
+            took: long.took,
+            count: long.count,
+            timed_out: long.timed_out,
+        };
+        let mut long_waits: Vec<LongWait> = self.long_waits.iter().map(named).collect();
+        long_waits.sort_by_key(|wait| std::cmp::Reverse(wait.took));
+        let waits = self.waits.iter().enumerate().filter(|(_, n)| **n > 0);
+        Talk {
+            waits: waits.map(|(log2, n)| (log2 as u8, *n)).collect(),
+            long_waits,
+            ..self.talk.clone()
+        }
+    }
 }
 
 /// Where a call that was entered is counted.
@@ -106,7 +211,7 @@ impl SlotRef {
     }
 }
 
-/// All phases of one program.
+/// All phases.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     phases: [PhaseCounts; 3],
@@ -124,6 +229,17 @@ impl Counts {
     /// The slot of a call that was entered, and the sums of the phase it was entered in.
     pub(super) fn slot(&mut self, at: SlotRef) -> &mut Slot {
         &mut self.phase(at.phase).slots[at.index as usize].1
+    }
+
+    /// How long a call took; long ones are listed.
+    pub(super) fn waited(&mut self, at: SlotRef, took: Nanos, value: i64, error: Option<Errno>) {
+        if took >= LONG_WAIT {
+            let timed_out = match error {
+                Some(errno) => errno.0 == libc::EAGAIN || errno.0 == libc::ETIMEDOUT,
+                None => value == 0,
+            };
+            self.phase(at.phase).long(at.index, took, timed_out);
+        }
     }
 
     /// One phase.
@@ -148,6 +264,7 @@ fn tally(counts: &PhaseCounts, peers: &Peers) -> Tally {
         round_trips: counts.round_trips,
         sends: counts.sends,
         receives: counts.receives,
+        talk: Some(counts.talk()),
         ..Tally::default()
     };
     for (call, slot) in &counts.slots {
@@ -206,5 +323,45 @@ mod tests {
         assert_eq!(read.peers["127.0.0.1:6379"], 4);
         assert_eq!(tallies.startup.calls[&foreign].calls, 1);
         assert!(tallies.shutdown.calls.is_empty());
+    }
+
+    #[test]
+    fn turns_and_long_calls_are_told_apart() {
+        let mut counts = Counts::default();
+        let ms = |n: u64| Nanos(n * 1_000_000);
+        let phase = counts.phase(Phase::Loop);
+        phase.turn(2, ms(40), Nagle::On);
+        phase.turn(2, ms(40), Nagle::Off);
+        phase.turn(1, ms(41), Nagle::On);
+        phase.turn(1, Nanos(900), Nagle::None);
+        phase.polled(0, true, 7);
+        phase.polled(0, false, 0);
+        phase.polled(1, false, 0);
+        for i in 0..100 {
+            let at = counts.enter(Phase::Loop, Syscall::native(libc::SYS_poll));
+            counts.slot(at).returned(None, ms(i), Nanos(0));
+            counts.waited(at, ms(i), 0, None);
+        }
+        let at = counts.enter(Phase::Loop, Syscall::native(libc::SYS_recvfrom));
+        counts
+            .slot(at)
+            .returned(Some(Errno(libc::EAGAIN)), ms(60_000), Nanos(0));
+        counts.waited(at, ms(60_000), -11, Some(Errno(libc::EAGAIN)));
+
+        let talk = counts.tallies(&Peers::default()).run_loop.talk.unwrap();
+        assert_eq!((talk.ack_waits_after_several, talk.ack_waits_otherwise), (1, 2));
+        assert_eq!((talk.turns(), talk.turns_with_several_sends), (4, 2));
+        assert_eq!((talk.turns_without_nodelay, talk.turns_with_nodelay), (2, 1));
+        assert_eq!(
+            (talk.polls_at_once, talk.poll_timeouts, talk.longest_poll_streak),
+            (1, 1, 7)
+        );
+        assert_eq!(talk.long_waits.len(), MOST_LONG_WAITS);
+        let longest = &talk.long_waits[0];
+        assert_eq!(
+            (longest.call.as_str(), longest.took, longest.timed_out),
+            ("recvfrom", ms(60_000), 1)
+        );
+        assert!(talk.long_waits.iter().all(|wait| wait.took >= LONG_WAIT));
     }
 }

@@ -2,6 +2,7 @@
 //! number is closed.
 
 use std::os::fd::AsFd;
+use std::time::Instant;
 
 use nix::errno::Errno;
 use nix::unistd::Pid;
@@ -24,8 +25,12 @@ pub(super) struct Descriptor {
     pub(super) stream: bool,
     /// Whether a connection was begun on it.
     pub(super) connected: bool,
-    /// Whether something was sent since the last receive.
-    pub(super) sent: bool,
+    /// Sends since the last receive.
+    pub(super) sends: u32,
+    /// When the last of them returned.
+    pub(super) sent_at: Option<Instant>,
+    /// Whether small sends may be held back.
+    pub(super) nagle: Nagle,
     /// How many more times to look for its peer.
     tries: u8,
     origin: Origin,
@@ -36,9 +41,22 @@ impl Descriptor {
     pub(super) fn lead_to(&mut self, peer: PeerId, connected: bool) {
         self.peer = peer;
         self.connected = connected;
-        self.sent = false;
+        self.sends = 0;
         self.tries = if connected { 0 } else { TRIES };
     }
+}
+
+/// What is known of Nagle's algorithm on a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Nagle {
+    /// Nothing: it was set up before it was seen.
+    Unknown,
+    /// No TCP.
+    None,
+    /// TCP as the kernel makes it.
+    On,
+    /// TCP_NODELAY is set.
+    Off,
 }
 
 /// How a socket came to be, as far as the calls that made it were seen.
@@ -135,24 +153,28 @@ impl Descriptors {
     }
 
     /// A `socket` call gave this number.
-    pub(super) fn made(&mut self, table: TableId, fd: i32, kind: u64) {
+    pub(super) fn made(&mut self, table: TableId, fd: i32, family: u64, kind: u64) {
         let kind = kind as i32 & 0xf;
         let stream = kind == libc::SOCK_STREAM || kind == libc::SOCK_SEQPACKET;
-        self.put(table, fd, stream, Origin::Made);
+        let inet = matches!(family as i32, libc::AF_INET | libc::AF_INET6);
+        let nagle = if inet && stream { Nagle::On } else { Nagle::None };
+        self.put(table, fd, stream, Origin::Made, nagle);
     }
 
     /// An `accept` call gave this number.
     pub(super) fn accepted(&mut self, table: TableId, fd: i32) {
-        self.put(table, fd, true, Origin::Accepted);
+        self.put(table, fd, true, Origin::Accepted, Nagle::Unknown);
     }
 
-    fn put(&mut self, table: TableId, fd: i32, stream: bool, origin: Origin) {
+    fn put(&mut self, table: TableId, fd: i32, stream: bool, origin: Origin, nagle: Nagle) {
         let descriptor = Descriptor {
             peer: Peers::SOCKET,
             socket: true,
             stream,
             connected: origin == Origin::Accepted,
-            sent: false,
+            sends: 0,
+            sent_at: None,
+            nagle,
             tries: if origin == Origin::Accepted { 1 } else { TRIES },
             origin,
         };
@@ -225,7 +247,9 @@ fn look_up(root: &Root, owner: Owner, fd: i32, peers: &mut Peers) -> Option<Desc
         socket: false,
         stream: false,
         connected: false,
-        sent: false,
+        sends: 0,
+        sent_at: None,
+        nagle: Nagle::Unknown,
         tries: 0,
         origin: Origin::Unknown,
     };
@@ -409,7 +433,8 @@ mod tests {
     fn tables_are_copied_shared_and_reused() {
         let mut descriptors = Descriptors::new();
         let parent = descriptors.fresh();
-        descriptors.made(parent, 3, libc::SOCK_STREAM as u64 | libc::SOCK_CLOEXEC as u64);
+        let kind = libc::SOCK_STREAM as u64 | libc::SOCK_CLOEXEC as u64;
+        descriptors.made(parent, 3, libc::AF_INET as u64, kind);
         let child = descriptors.copy(parent);
         let thread = descriptors.share(parent);
         descriptors.forget(thread, 3);

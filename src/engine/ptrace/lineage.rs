@@ -104,6 +104,8 @@ impl Tracing {
                 table,
                 call: None,
                 own_affinity,
+                polls: 0,
+                fresh: false,
             },
         );
         if self.is_killing() {
@@ -204,12 +206,12 @@ impl Tracing {
     }
 
     /// Drops what is known of a thread; the call it was in never returned.
-    fn forget(&mut self, tid: Pid) {
+    pub(super) fn forget(&mut self, tid: Pid) {
         let Some(tracee) = self.tracees.remove(&tid.as_raw()) else {
             return;
         };
         if let Some(slot) = tracee.call.and_then(|call| call.slot) {
-            self.programs[tracee.program].counts.slot(slot).never_returned();
+            self.counts.slot(slot).never_returned();
         }
         self.descriptors.release(tracee.table);
     }

@@ -10,20 +10,23 @@
 //! calls that the vDSO serves without entering the kernel.
 
 mod affinity;
+mod attach;
 mod availability;
 mod calls;
 mod counts;
+mod counts_only;
 mod descriptors;
 mod fast;
 mod filter;
 mod lineage;
 mod memory;
 mod peers;
+mod refusal;
 mod roles;
 mod session;
 mod state;
 mod tracing;
-mod window;
+mod workers;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,9 +36,14 @@ use nix::unistd::Pid;
 
 use self::affinity::Pin;
 use self::availability::Rights;
+pub use self::counts_only::PtraceCounts;
 use self::session::PtraceSession;
 use self::tracing::{Control, Job};
-use super::{Availability, Capabilities, Engine, EngineError, EngineKind, Program, Request, Session};
+use super::window;
+use super::{
+    Attachment, Availability, Capabilities, Engine, EngineError, EngineKind, Finder, Program, Request,
+    Session,
+};
 use crate::proc::Root;
 use crate::tally::Phase;
 
@@ -56,6 +64,7 @@ impl Engine for Ptrace {
             peers: true,
             phases: true,
             exact: true,
+            attach: true,
         }
     }
 
@@ -64,8 +73,21 @@ impl Engine for Ptrace {
     }
 
     fn launch(&self, programs: Vec<Program>, request: &Request) -> Result<Box<dyn Session>, EngineError> {
-        launch_observed(programs, request, None)
+        launch_observed(programs, request, Pace::Detail, None)
     }
+
+    fn attach(&self, find: Finder, request: &Request) -> Result<Box<dyn Attachment>, EngineError> {
+        Ok(Box::new(attach::PtraceAttachment::begin(&find, request)?))
+    }
+}
+
+/// How much of each call the tracer looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::engine) enum Pace {
+    /// Its entry and its return: two stops.
+    Detail,
+    /// Its entry alone: one stop, and so no errno, no time and no descriptors.
+    Counts,
 }
 
 /// Told of the moments of programs that are followed; by tracer threads, while the program stands still.
@@ -83,21 +105,28 @@ pub(super) trait Observer: Send + Sync {
 pub(super) fn launch_observed(
     programs: Vec<Program>,
     request: &Request,
+    pace: Pace,
     observer: Option<Arc<dyn Observer>>,
 ) -> Result<Box<dyn Session>, EngineError> {
     let watches = roles::watches(&request.selection, request.window, request.pin);
-    let filter = filter::build(&request.selection, &watches).ok_or(EngineError::Broken {
+    let filter = filter::build(&request.selection, &watches);
+    let filter = filter.ok_or(EngineError::Broken {
         engine: EngineKind::Ptrace,
         what: "the chosen calls need a longer filter than the kernel accepts; choose fewer, or all"
             .to_owned(),
     })?;
+    // One stop a call is a stop of the filter, so that even all calls need one then.
+    let filter = match pace {
+        Pace::Counts if filter.is_empty() => filter::everything(),
+        Pace::Counts | Pace::Detail => filter,
+    };
     let rights = Rights::read(&Root::live());
     let no_new_privs = !filter.is_empty() && !rights.may_filter;
     let mut notes = BTreeSet::new();
     if no_new_privs {
         notes.insert(
-            "the program ran with no_new_privs, which counting only chosen calls needs without CAP_SYS_ADMIN; \
-             set-user-ID programs get no rights then"
+            "the program ran with no_new_privs, which counting only chosen calls, or only entries, needs without \
+             CAP_SYS_ADMIN; set-user-ID programs get no rights then"
                 .to_owned(),
         );
     }
@@ -109,7 +138,9 @@ pub(super) fn launch_observed(
     let control = Arc::new(Control::default());
     let job = |programs, pin| Job {
         programs,
+        find: None,
         request: request.clone(),
+        pace,
         filter: filter.clone(),
         no_new_privs,
         may_trace_privileged: rights.may_trace_all,
@@ -117,6 +148,7 @@ pub(super) fn launch_observed(
         mask,
         control: Arc::clone(&control),
         observer: observer.clone(),
+        stay_near: false,
     };
     let pins = pins(request, programs.len());
     let mut shares: Vec<Vec<(usize, Program)>> = pins.iter().map(|_| Vec::new()).collect();

@@ -46,6 +46,12 @@ pub(super) enum Role {
     Accept,
     /// Calls that only look at or set up the socket in the first argument.
     SocketControl,
+    /// `setsockopt`: the same, and it may switch TCP_NODELAY.
+    SetOption,
+    /// `poll`, `epoll_wait`: a wait for descriptors; the time-out in milliseconds is in this argument.
+    Wait(u8),
+    /// `ppoll`, `select` and kin: the time-out is in memory, where this argument points.
+    WaitAt(u8),
     /// `close`.
     Close,
     /// `dup2`, `dup3`: close the second descriptor.
@@ -70,7 +76,9 @@ pub(super) enum Role {
     Ptrace,
     /// `rt_sigreturn`, `sigreturn`: the result is the interrupted code's register, not an error.
     SignalReturn,
-    /// `exit_group`: the last moment to ask for CPU time.
+    /// `exit`: never returns.
+    Exit,
+    /// `exit_group`: never returns either, and is the last moment to ask for CPU time.
     ExitGroup,
     /// `io_uring_setup`: what goes through the ring is no system call.
     IoUring,
@@ -90,8 +98,12 @@ const ROLES: &[(&str, Role)] = &[
     ("connect", Connect),
     ("dup2", Duplicate),
     ("dup3", Duplicate),
+    ("epoll_pwait", Wait(3)),
+    ("epoll_pwait2", WaitAt(3)),
+    ("epoll_wait", Wait(3)),
     ("execve", Exec),
     ("execveat", Exec),
+    ("exit", Exit),
     ("exit_group", ExitGroup),
     ("fork", Fork),
     ("getpeername", SocketControl),
@@ -99,9 +111,12 @@ const ROLES: &[(&str, Role)] = &[
     ("getsockopt", SocketControl),
     ("io_uring_setup", IoUring),
     ("listen", SocketControl),
+    ("poll", Wait(2)),
+    ("ppoll", WaitAt(2)),
     ("pread64", ReadOther),
     ("preadv", ReadOther),
     ("preadv2", ReadOther),
+    ("pselect6", WaitAt(4)),
     ("ptrace", Ptrace),
     ("pwrite64", WriteOther),
     ("pwritev", WriteOther),
@@ -116,13 +131,14 @@ const ROLES: &[(&str, Role)] = &[
     ("rt_sigreturn", SignalReturn),
     ("sched_getaffinity", GetAffinity),
     ("sched_setaffinity", SetAffinity),
+    ("select", WaitAt(4)),
     ("send", Send),
     ("sendfile", SendFile),
     ("sendfile64", SendFile),
     ("sendmmsg", SendMany),
     ("sendmsg", SendMessage),
     ("sendto", Send),
-    ("setsockopt", SocketControl),
+    ("setsockopt", SetOption),
     ("shutdown", SocketControl),
     ("sigreturn", SignalReturn),
     ("socket", Socket),
@@ -149,9 +165,11 @@ impl Role {
     pub(super) fn is_on_descriptor(self) -> bool {
         match self {
             Read | ReadOther | Write | WriteVector | WriteOther | Send | SendMessage | SendMany | Receive
-            | ReceiveMessage | ReceiveMany | SendFile | Splice | Connect | Accept | SocketControl => true,
-            Plain | Socket | Close | Duplicate | CloseRange | Unshare | Clone | Clone3 | Fork | Exec
-            | GetAffinity | SetAffinity | Ptrace | SignalReturn | ExitGroup | IoUring => false,
+            | ReceiveMessage | ReceiveMany | SendFile | Splice | Connect | Accept | SocketControl
+            | SetOption => true,
+            Plain | Wait(_) | WaitAt(_) | Socket | Close | Duplicate | CloseRange | Unshare | Clone
+            | Clone3 | Fork | Exec | GetAffinity | SetAffinity | Ptrace | SignalReturn | Exit | ExitGroup
+            | IoUring => false,
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use nix::unistd::Pid;
 
-use super::counts::{Counts, SlotRef};
+use super::counts::SlotRef;
 use super::descriptors::{Owner, TableId};
 use super::roles::Role;
 use super::window::WindowState;
@@ -26,6 +26,10 @@ pub(super) struct Tracee {
     pub(super) call: Option<InCall>,
     /// Whether it has set its affinity itself, which is then left alone and shown as it is.
     pub(super) own_affinity: bool,
+    /// Waits in a row that were given no time and reported nothing.
+    pub(super) polls: u64,
+    /// Whether it was attached to and has not stopped since.
+    pub(super) fresh: bool,
 }
 
 impl Tracee {
@@ -63,8 +67,6 @@ pub(super) struct ProgramState {
     pub(super) starting: Option<Child>,
     /// The measured window.
     pub(super) window: WindowState,
-    /// The counts.
-    pub(super) counts: Counts,
     /// How the root ended.
     pub(super) exit: Option<Exit>,
     /// CPU time at the end of the root.
@@ -79,7 +81,18 @@ impl ProgramState {
             root: child.pid(),
             starting: Some(child),
             window: WindowState::new(window),
-            counts: Counts::default(),
+            exit: None,
+            usage: None,
+        }
+    }
+
+    /// A process that was running already.
+    pub(super) fn attached(index: usize, root: Pid) -> ProgramState {
+        ProgramState {
+            index,
+            root,
+            starting: None,
+            window: WindowState::new(Window::Whole),
             exit: None,
             usage: None,
         }

@@ -6,23 +6,25 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Instant;
 
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 
 use super::affinity::{Change, Crowd, Pin};
+use super::attach::Search;
+use super::counts::Counts;
 use super::descriptors::Descriptors;
 use super::fast::FastMap;
 use super::peers::Peers;
 use super::roles::{Role, Roles};
 use super::state::{InCall, ProgramState, Tracee};
-use super::{Observer, availability};
+use super::{Observer, Pace, availability};
 use crate::engine::start::{self, ChildEnds};
-use crate::engine::{EngineError, EngineKind, Exit, Pipes, Program, Request};
+use crate::engine::{EngineError, EngineKind, Exit, Finder, Pipes, Program, Request};
 use crate::proc::Root;
-use crate::sys::process::{PidFd, Usage, wait4};
+use crate::sys::process::{PidFd, Usage, send_signal, wait4};
 use crate::sys::ptrace::{Options, PtraceError, Stop, Stopped, Tracer, Until, Wait};
 use crate::sys::spawn::{Child, Setup, StartError, spawn};
 use crate::tally::{PhaseTallies, Syscall};
@@ -33,14 +35,22 @@ use crate::units::{Nanos, escape};
 pub(super) struct Control {
     /// Kill everything that is left.
     pub(super) kill: AtomicBool,
+    /// Let everything run on untraced.
+    pub(super) let_go: AtomicBool,
+    /// Send this signal to everything that is left; 0 for none. Each thread does it once.
+    pub(super) signal: AtomicI32,
 }
 
 /// What one tracer thread has to do.
 pub(super) struct Job {
     /// Its programs, with their positions in the session.
     pub(super) programs: Vec<(usize, Program)>,
+    /// Which running processes to attach to.
+    pub(super) find: Option<Finder>,
     /// What to count.
     pub(super) request: Request,
+    /// How much of each call to look at.
+    pub(super) pace: Pace,
     /// The seccomp filter; empty to stop at every call.
     pub(super) filter: Vec<libc::sock_filter>,
     /// Whether a filter needs `no_new_privs`.
@@ -55,6 +65,8 @@ pub(super) struct Job {
     pub(super) control: Arc<Control>,
     /// Who wants to be told of what happens.
     pub(super) observer: Option<Arc<dyn Observer>>,
+    /// Whether the tracer thread goes where its tracees run, because they cannot be kept where it is.
+    pub(super) stay_near: bool,
 }
 
 /// A program that has been executed.
@@ -90,6 +102,8 @@ pub(super) struct Tracing {
     pub(super) roles: Roles,
     pub(super) tracees: FastMap<i32, Tracee>,
     pub(super) programs: Vec<ProgramState>,
+    /// Those of all programs together: nobody asks for one alone, and a thousand would take their room each.
+    pub(super) counts: Counts,
     pub(super) descriptors: Descriptors,
     pub(super) peers: Peers,
     pub(super) crowd: Crowd,
@@ -106,6 +120,13 @@ pub(super) struct Tracing {
     pub(super) ask_usage: u32,
     failed: Option<(usize, Option<StartError>)>,
     killing: bool,
+    /// The signal that was sent to everything last.
+    signalled: i32,
+    /// Until when tracees are let go one by one; those that do not stop until then are let go by the end of
+    /// this thread.
+    pub(super) letting_go: Option<Instant>,
+    /// The search for processes to attach to.
+    pub(super) search: Search,
 }
 
 /// Waits for which resource usage is asked for after a sign that a root process is about to end.
@@ -118,6 +139,7 @@ impl Tracing {
             roles: Roles::new(&job.request.selection),
             tracees: FastMap::default(),
             programs: Vec::new(),
+            counts: Counts::default(),
             descriptors: Descriptors::new(),
             peers: Peers::default(),
             crowd: Crowd::new(Instant::now()),
@@ -130,6 +152,9 @@ impl Tracing {
             ask_usage: 0,
             failed: None,
             killing: false,
+            signalled: 0,
+            letting_go: None,
+            search: Search::default(),
             job,
         }
     }
@@ -210,6 +235,7 @@ impl Tracing {
         let options = Options {
             follow: true,
             seccomp: !self.job.filter.is_empty(),
+            kill_with_tracer: true,
         };
         if let Err(errno) = self.tracer.seize(pid, options) {
             let (why, fix) = availability::why_denied(errno, pid);
@@ -234,12 +260,14 @@ impl Tracing {
             table: self.descriptors.fresh(),
             call: None,
             own_affinity: false,
+            polls: 0,
+            fresh: false,
         };
         if self.job.filter.is_empty() {
             // Without a filter nothing stops before the exec event, which is inside the call.
             let execve = Syscall::native(libc::SYS_execve);
             tracee.call = Some(InCall {
-                slot: Some(program.counts.enter(program.window.phase(), execve)),
+                slot: Some(self.counts.enter(program.window.phase(), execve)),
                 role: Role::Exec,
                 native: true,
                 args: [0; 6],
@@ -259,7 +287,11 @@ impl Tracing {
 
     /// Handles stops until nothing is left.
     pub(super) fn run_to_end(&mut self) -> Result<(), EngineError> {
-        while self.step()? {}
+        while self.step()? {
+            if self.letting_go.is_some_and(|until| Instant::now() >= until) {
+                break;
+            }
+        }
         Ok(())
     }
 
@@ -284,18 +316,39 @@ impl Tracing {
             Wait::Interrupted => {}
             Wait::NoneLeft => return Ok(false),
         }
-        if self.job.control.kill.load(Ordering::Relaxed) && !self.killing {
-            self.note_survivors();
-            self.kill_all();
-        }
+        self.look_at_orders(now)?;
         if self.job.pin.is_some() && self.tracees.len() > 1 && self.crowd.is_due(now) {
             self.look_at_crowd(now);
         }
         Ok(true)
     }
 
+    fn look_at_orders(&mut self, now: Instant) -> Result<(), EngineError> {
+        let control = Arc::clone(&self.job.control);
+        let signal = control.signal.load(Ordering::Relaxed);
+        if signal != self.signalled {
+            self.signalled = signal;
+            self.signal_all(signal);
+        }
+        if control.kill.load(Ordering::Relaxed) && !self.killing {
+            self.note_survivors();
+            self.kill_all();
+        }
+        if self.letting_go.is_some() {
+            return Ok(());
+        }
+        if control.let_go.load(Ordering::Relaxed) {
+            return self.let_go(now);
+        }
+        self.look_for_late_ones(now)
+    }
+
     pub(super) fn stopped(&mut self, stopped: Stopped, stop: Stop, now: Instant) -> Result<(), EngineError> {
         self.crowd.stopped();
+        if self.letting_go.is_some() {
+            return self.let_stopped_go(stopped, stop, now);
+        }
+        self.go_where_it_runs(stopped.tid(), now);
         let tid = stopped.tid();
         if !self.tracees.contains_key(&tid.as_raw()) {
             // Its parent has not told of it yet, and it cannot be counted before it is known whose it is.
@@ -317,7 +370,8 @@ impl Tracing {
                 self.resume(stopped, signal)
             }
             Stop::Group(_) => checked("leave in its group stop", tid, stopped.listen().map(drop)),
-            Stop::Trap | Stop::Other(_) => self.resume(stopped, 0),
+            Stop::Trap => self.first_stop(stopped),
+            Stop::Other(_) => self.resume(stopped, 0),
         }
     }
 
@@ -345,10 +399,15 @@ impl Tracing {
     /// Kills every process that is still there, now and as it appears.
     pub(super) fn kill_all(&mut self) {
         self.killing = true;
+        self.signal_all(libc::SIGKILL);
+    }
+
+    /// Sends a signal to every process that is still there.
+    fn signal_all(&mut self, signal: i32) {
         // A process that is not reaped keeps its number, and only this thread reaps these.
         let processes: BTreeSet<i32> = self.tracees.values().map(|tracee| tracee.tgid.as_raw()).collect();
         for pid in processes.into_iter().chain(self.early.keys().copied()) {
-            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+            send_signal(pid, signal);
         }
     }
 
@@ -409,11 +468,13 @@ impl Tracing {
     }
 
     /// What was counted. Everything has ended.
-    pub(super) fn found(self) -> Found {
-        let mut tallies = PhaseTallies::default();
+    pub(super) fn found(mut self) -> Found {
+        // None are left but where tracees were let go and did not stop for it.
+        let left: Vec<i32> = self.tracees.keys().copied().collect();
+        left.into_iter().for_each(|tid| self.forget(Pid::from_raw(tid)));
+        let tallies = self.counts.tallies(&self.peers);
         let mut programs = Vec::with_capacity(self.programs.len());
         for program in &self.programs {
-            tallies.merge(&program.counts.tallies(&self.peers));
             // A root without an exit status can only be one that vanished with its tracer thread.
             let exit = program.exit.unwrap_or(Exit::Signal(libc::SIGKILL));
             programs.push((program.index, exit, program.usage, program.window.length()));

@@ -156,13 +156,32 @@ fn connect_timed_out(trace: &Trace<'_>) -> Option<Finding> {
                 .any(|s| longest.0.abs_diff(s * 1_000_000_000) < 60_000_000)
         })
     });
-    if failed == 0 && slow.is_none() {
+    // Under way, and nothing was ever sent: the client gave up.
+    let given_up = trace
+        .peers()
+        .filter(|(_, peer)| peer.connects.contains_key("EINPROGRESS") && peer.sends == 0)
+        .find_map(|(name, peer)| Some((name, *peer.timed_out.keys().max()?)));
+    if failed == 0 && slow.is_none() && given_up.is_none() {
         return None;
     }
     let longest = slow.and_then(|(_, peer)| peer.longest_connect);
-    let what = match longest {
-        Some(longest) => format!("a connect took {longest}, which is the time of SYN retries"),
-        None => format!("{} ran into ETIMEDOUT", plural(failed, "connect")),
+    // tcp_syn_retries=6 gives up after 127 s.
+    let kernels = trace
+        .peers()
+        .filter_map(|(_, peer)| peer.longest_connect)
+        .find(|longest| (125_000_000_000..140_000_000_000).contains(&longest.0));
+    let what = match (longest, given_up, kernels) {
+        (Some(longest), ..) => format!("a connect took {longest}, which is the time of SYN retries"),
+        (None, Some((name, ms)), _) => format!(
+            "a connect to {name} was still under way (EINPROGRESS, on Linux 115) when the client's wait of {ms} ms ran out: \
+             its text \"Operation now in progress\" means timed out, not in progress"
+        ),
+        (None, None, Some(longest)) => format!(
+            "{} ran into ETIMEDOUT after {longest}: no time-out of the client's own ended it, the kernel gave up after its \
+             SYN retries (net.ipv4.tcp_syn_retries)",
+            plural(failed, "connect")
+        ),
+        (None, None, None) => format!("{} ran into ETIMEDOUT", plural(failed, "connect")),
     };
     Some(
         trace
@@ -253,7 +272,9 @@ fn never_closed(trace: &Trace<'_>) -> Option<Finding> {
     let (name, peer) = trace.peers().max_by_key(|(_, peer)| peer.connections())?;
     let begun = peer.connections();
     let closed: u64 = peer.closed_after.iter().sum::<u64>() + peer.closed_by_peer;
-    if begun < 20 || closed * 10 > begun {
+    // A connection or two for each of many processes pile up nowhere.
+    let processes = trace.imported.processes.unwrap_or(1).max(1);
+    if begun < 20 || closed * 10 > begun || begun < 10 * processes {
         return None;
     }
     let rate = trace
@@ -262,7 +283,16 @@ fn never_closed(trace: &Trace<'_>) -> Option<Finding> {
         .filter(|span| span.0 > 0)
         .map(|span| begun.saturating_sub(closed) as f64 / span.as_secs_f64());
     let speed = rate
-        .map(|rate| format!(" ({rate:.1} more each second)"))
+        .map(|rate| {
+            let slope = if rate >= 1.0 {
+                format!("{rate:.1} more each second")
+            } else {
+                format!("{:.1} more each minute", rate * 60.0)
+            };
+            // What is left to Redis' default maxclients.
+            let minutes = 10_000_u64.saturating_sub(begun) as f64 / rate.max(1e-9) / 60.0;
+            format!(" ({slope}; 10 000 clients, Redis' default limit, are reached in {minutes:.0} minutes)")
+        })
         .unwrap_or_default();
     Some(
         trace

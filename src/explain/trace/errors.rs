@@ -40,34 +40,23 @@ impl Rule for Errors {
     }
 }
 
+/// What makes an errno that is normally harmless a sign of trouble.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::explain) struct Doubt {
+    /// A loop asks again and again.
+    spins: bool,
+    /// A connect ran out of time.
+    timed_out: bool,
+}
+
 /// Why an errno of a call is normal.
-fn normal(trace: &Trace<'_>, call: &str, errno: &str) -> Option<&'static str> {
+pub(in crate::explain) fn normal_error(call: &str, errno: &str, doubt: Doubt) -> Option<&'static str> {
     let receive = SOCKET_RECEIVES.contains(&call) || matches!(call, "read" | "readv");
-    let path = matches!(
-        call,
-        "open"
-            | "openat"
-            | "openat2"
-            | "stat"
-            | "stat64"
-            | "lstat"
-            | "lstat64"
-            | "newfstatat"
-            | "statx"
-            | "access"
-            | "faccessat"
-            | "faccessat2"
-            | "readlink"
-            | "readlinkat"
-            | "unlink"
-            | "unlinkat"
-            | "execve"
-            | "getattrlist"
-    );
+    let path = is_path(call);
     let why = match errno {
-        "EAGAIN" if receive && !spin::spins(trace) => "nothing to read yet",
+        "EAGAIN" if receive && !doubt.spins => "nothing to read yet",
         "EAGAIN" if call.contains("futex") || call.starts_with("accept") => "another was faster",
-        "EINPROGRESS" if call.starts_with("connect") && !timed_out(trace) => "non-blocking connect under way",
+        "EINPROGRESS" if call.starts_with("connect") && !doubt.timed_out => "non-blocking connect under way",
         "ENOENT" | "ENOTDIR" if path => "path search",
         "EINVAL" if call.starts_with("readlink") => "not a link",
         "ENOTTY" if call.starts_with("ioctl") => "not a terminal",
@@ -92,6 +81,7 @@ fn told_elsewhere(trace: &Trace<'_>, call: &str, errno: &str) -> bool {
     let connect = call.starts_with("connect");
     match errno {
         "EMFILE" | "ENFILE" => true,
+        "EINPROGRESS" => connect && timed_out(trace),
         "EADDRNOTAVAIL" | "ECONNREFUSED" | "ETIMEDOUT" => connect || errno == "EADDRNOTAVAIL",
         "EAGAIN" => connect || spin::spins(trace),
         _ => false,
@@ -118,6 +108,10 @@ fn errors(table: &Table<'_>) -> Vec<Finding> {
     let mut expected: Vec<String> = Vec::new();
     let mut unexpected: Vec<String> = Vec::new();
     let (mut normal_count, mut bad_count, mut total) = (0_u64, 0_u64, 0_u64);
+    let doubt = Doubt {
+        spins: spin::spins(&table.trace),
+        timed_out: timed_out(&table.trace),
+    };
     for row in table.rows() {
         let failed = row.errors.unwrap_or(0);
         total = total.saturating_add(failed);
@@ -126,7 +120,7 @@ fn errors(table: &Table<'_>) -> Vec<Finding> {
             if told_elsewhere(&table.trace, call, bare(errno)) {
                 continue;
             }
-            match normal(&table.trace, call, bare(errno)) {
+            match normal_error(call, bare(errno), doubt) {
                 Some(why) => {
                     normal_count = normal_count.saturating_add(*n);
                     expected.push(format!("{} {errno} {} ({why})", row.syscall, Grouped(*n)));
@@ -208,6 +202,8 @@ fn guess(table: &Table<'_>, row: &Row, failed: u64) -> Option<String> {
         "EAGAIN of non-blocking descriptors most likely"
     } else if call.contains("futex") {
         "EAGAIN or ETIMEDOUT most likely, which are expected"
+    } else if call.starts_with("readlink") {
+        "EINVAL (not a link) or ENOENT most likely, both expected"
     } else if is_path(call) {
         "ENOENT of searches most likely"
     } else {
@@ -216,10 +212,34 @@ fn guess(table: &Table<'_>, row: &Row, failed: u64) -> Option<String> {
     Some(format!("{of}{rate} ({why})"))
 }
 
+/// Calls with a path, which may lead nowhere.
 fn is_path(call: &str) -> bool {
-    ["open", "stat", "access", "readlink"]
-        .iter()
-        .any(|part| call.contains(part))
+    matches!(
+        call,
+        "open"
+            | "openat"
+            | "openat2"
+            | "stat"
+            | "stat64"
+            | "lstat"
+            | "lstat64"
+            | "newfstatat"
+            | "fstatat64"
+            | "statx"
+            | "statfs"
+            | "statfs64"
+            | "access"
+            | "faccessat"
+            | "faccessat2"
+            | "readlink"
+            | "readlinkat"
+            | "unlink"
+            | "unlinkat"
+            | "execve"
+            | "getattrlist"
+            | "open_nocancel"
+            | "openat_nocancel"
+    )
 }
 
 fn short(rate: f64) -> String {
@@ -255,6 +275,25 @@ mod tests {
         let text = "connect(6, {sa_family=AF_UNIX, sun_path=\"/r.sock\"}, 24) = -1 EAGAIN (Resource temporarily unavailable)\n";
         let findings = found(text);
         assert!(find(&findings, "EXPECTED_ERRORS").is_none());
+    }
+
+    #[test]
+    fn a_table_and_a_log_of_one_run_agree() {
+        let log = "statfs(\"/sys/fs/selinux\", 0x7ffd) = -1 ENOENT (No such file or directory)\n\
+                   readlink(\"/etc\", 0x7ffd, 4095) = -1 EINVAL (Invalid argument)\n\
+                   fstat(9, 0x7ffd) = -1 EBADF (Bad file descriptor)\n";
+        let table = "% time     seconds  usecs/call     calls    errors syscall\n\
+                     \x2050.00    0.000002           1         1         1 statfs\n\
+                     \x2025.00    0.000001           1         1         1 readlink\n\
+                     \x2025.00    0.000001           1         1         1 fstat\n\
+                     100.00    0.000004           1         3         3 total\n";
+        for text in [log, table] {
+            let findings = found(text);
+            let says = &find(&findings, "EXPECTED_ERRORS").unwrap().says;
+            assert!(says.contains("statfs") && says.contains("readlink"), "{says}");
+            assert!(says.contains("not a link"), "{says}");
+            assert!(!says.contains("fstat"), "{says}");
+        }
     }
 
     #[test]

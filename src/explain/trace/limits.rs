@@ -97,7 +97,11 @@ fn accept(trace: &Trace<'_>) -> Option<Finding> {
             ))
             .try_next(
                 "raise the limit of the server's own process, and look for connections that it never closes",
-            ),
+            )
+            .clears(vec![
+                "the server's own counter of rejected connections: it stays 0, since accept fails before the server can count"
+                    .to_owned(),
+            ]),
     )
 }
 

@@ -31,6 +31,9 @@ mod waits;
 
 use serde_json::Value;
 
+pub(super) use errors::{Doubt, normal_error};
+pub(super) use waits::famous;
+
 use super::finding::{Finding, Rule, Severity};
 use crate::import::facts::{LogFacts, Peer};
 use crate::import::{ImportFormat, Imported, ImportedTable, Row};

@@ -4,17 +4,28 @@ use super::super::finding::{Doc, Finding, Rule, Severity};
 use super::super::row::round2;
 use super::{Trace, traces};
 use crate::record::Record;
+use crate::units::Grouped;
 
 pub(super) struct Pipeline;
 
+const DOCS: &[Doc] = &[Doc {
+    code: "ROUND_TRIPS",
+    means: "Operations, round trips and system calls of a log: the time of a distant server goes with the round trips, the \
+            CPU time with the calls.",
+    measured: "Commands in the payloads, turns of send and receive, calls; ten operations and more.",
+    wrong_when: "strace cut the payloads (-s), so that commands are missed.",
+    todo: "Many round trips: pipeline. Many calls per round trip: see the other findings.",
+}];
+
 impl Rule for Pipeline {
     fn docs(&self) -> &'static [Doc] {
-        &[]
+        DOCS
     }
 
     fn check(&self, record: &Record) -> Vec<Finding> {
         let mut out: Vec<Finding> = traces(record).filter_map(|trace| log(&trace)).collect();
         out.extend(traces(record).filter_map(|trace| two_runs(&trace)));
+        out.extend(traces(record).filter_map(|trace| three_numbers(&trace)));
         out.extend(
             traces(record)
                 .flat_map(|trace| trace.tables().collect::<Vec<_>>())
@@ -61,6 +72,40 @@ fn log(trace: &Trace<'_>) -> Option<Finding> {
                 "{commands} commands went to {name} before a reply was read, in {sends} sends: the pipeline is not batched"
             ))
             .try_next(NEXT),
+    )
+}
+
+/// Operations, round trips and calls: three numbers that are not the same.
+fn three_numbers(trace: &Trace<'_>) -> Option<Finding> {
+    let ops = trace.imported.ops.filter(|ops| *ops >= 10)?;
+    let trips: u64 = trace.peers().map(|(_, peer)| peer.turns).sum();
+    let depth = trace.peers().map(|(_, peer)| peer.deepest_pipeline).max()?;
+    let calls: u64 = trace.tables().map(|table| table.table.sum_calls()).sum();
+    if trips == 0 || depth == 0 {
+        return None;
+    }
+    let per_trip = ops as f64 / trips as f64;
+    let batching = if per_trip < 1.5 {
+        "each operation waits for its own reply, none are batched; a pipeline would share the round trips"
+            .to_owned()
+    } else {
+        format!(
+            "{per_trip:.0} operations share a round trip, so pipelining works; the deepest pipeline is {depth}"
+        )
+    };
+    Some(
+        trace
+            .finding("ROUND_TRIPS", Severity::Info)
+            .with("operations", ops)
+            .with("round_trips", trips)
+            .with("calls", calls)
+            .with("deepest_pipeline", depth)
+            .says(format!(
+                "{} operations, {} round trips, {} system calls: {batching}",
+                Grouped(ops),
+                Grouped(trips),
+                Grouped(calls)
+            )),
     )
 }
 

@@ -58,8 +58,9 @@ fn calls(trace: &Trace<'_>) -> Option<Finding> {
             .with("connect_attempts", attempts)
             .with("closed_after_one_operation", once)
             .says(format!(
-                "{} failed with EADDRNOTAVAIL: there is no free local port towards {to}{habit}",
-                plural(failed, "connect")
+                "{} failed with EADDRNOTAVAIL, after {} that worked: there is no free local port towards {to}{habit}",
+                plural(failed, "connect"),
+                crate::units::Grouped(attempts.saturating_sub(failed))
             ))
             .try_next(match trace.imported.format {
                 ImportFormat::DtrussLog | ImportFormat::TrussLog | ImportFormat::Kdump => {
@@ -103,6 +104,7 @@ fn state(trace: &Trace<'_>) -> Option<Finding> {
         }
         _ => "unless tcp_tw_reuse applies, each port is blocked for 60 s",
     };
+    let again_soon = reuse == Some(1) || reuse == Some(2) && loopback == Some(true);
     let rate = ports / 60;
     let towards = match (to_peer, peer) {
         (true, Some(peer)) => format!("towards one peer ({peer})"),
@@ -117,9 +119,13 @@ fn state(trace: &Trace<'_>) -> Option<Finding> {
             .with_known("tcp_tw_reuse", reuse)
             .with("sustained_connections_per_s", rate)
             .says(format!(
-                "{waiting} of {ports} local ports ({:.1} %) are in TIME_WAIT {towards}; {blocked}: more than about {rate} \
-                 new connections per second cannot last",
-                share * 100.0
+                "{waiting} of {ports} local ports ({:.1} %) are in TIME_WAIT {towards}; {blocked}{}",
+                share * 100.0,
+                if again_soon {
+                    String::new()
+                } else {
+                    format!(": more than about {rate} new connections per second cannot last")
+                }
             ))
             .try_next(
                 "first keep connections (pconnect, a pool); then tcp_tw_reuse=1; then a wider ip_local_port_range; \

@@ -84,6 +84,7 @@ impl Rule for Scope {
         traces(record)
             .flat_map(|trace| {
                 [
+                    forbidden(&trace),
                     incomplete(&trace),
                     one_thread(&trace),
                     partial(&trace),
@@ -98,6 +99,25 @@ impl Rule for Scope {
             .flatten()
             .collect()
     }
+}
+
+/// The code is described where the rule for live runs stands.
+fn forbidden(trace: &Trace<'_>) -> Option<Finding> {
+    let refusal = trace
+        .imported
+        .notes
+        .iter()
+        .find(|note| note.contains("was not allowed to trace"))?;
+    Some(
+        trace
+            .finding("NO_PTRACE", Severity::Error)
+            .with("calls", trace.tables().map(|table| table.table.sum_calls()).sum::<u64>())
+            .says(format!("one text, several causes: {refusal}"))
+            .try_next(
+                "in a container --cap-add=SYS_PTRACE, and a seccomp or AppArmor profile that allows ptrace; on a host \
+                 kernel.yama.ptrace_scope=0 or root; or trace from outside the container",
+            ),
+    )
 }
 
 fn incomplete(trace: &Trace<'_>) -> Option<Finding> {
@@ -279,6 +299,24 @@ fn unknown(trace: &Trace<'_>) -> Option<Finding> {
         .iter()
         .map(|t| t.sum_calls())
         .fold(0, u64::saturating_add);
+    // Prefixes of the tables that strace has for other systems.
+    let foreign = trace
+        .imported
+        .tables
+        .iter()
+        .flat_map(|table| &table.rows)
+        .find(|row| {
+            ["svr4_", "ibcs2_", "osf_"]
+                .iter()
+                .any(|prefix| row.syscall.starts_with(prefix))
+        })
+        .map(|row| {
+            format!(
+                "; {} is a name of another ABI: strace took the program for one of another system",
+                row.syscall
+            )
+        })
+        .unwrap_or_default();
     let names: Vec<String> = rows()
         .take(8)
         .filter_map(|(row, number)| {
@@ -306,7 +344,7 @@ fn unknown(trace: &Trace<'_>) -> Option<Finding> {
         trace
             .finding("UNKNOWN_SYSCALLS", Severity::Info)
             .with("calls", calls)
-            .says(format!("{dropped}{names}"))
+            .says(format!("{dropped}{names}{foreign}"))
             .try_next("a newer strace"),
     )
 }

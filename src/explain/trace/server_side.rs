@@ -61,6 +61,21 @@ fn server(table: &Table<'_>) -> Option<Finding> {
     } else {
         String::new()
     };
+    // Apart from the requests: what a new connection costs before it carries any.
+    let accepted = table.trace.facts().map_or(0, |facts| facts.accepts.accepted);
+    let set_up: Vec<String> = ["accept", "accept4", "fcntl", "setsockopt", "ioctl", "getpeername"]
+        .iter()
+        .filter(|_| accepted > 0)
+        .filter_map(|call| {
+            let each = table.calls(&[*call]) as f64 / accepted as f64;
+            (each >= 0.5).then(|| format!("{each:.1} {call}"))
+        })
+        .collect();
+    let new = if set_up.is_empty() {
+        String::new()
+    } else {
+        format!("; {} per new connection", set_up.join(", "))
+    };
     let waits = table.waits();
     let batch = if waits > 0 {
         format!("; one wait brings {:.0} requests", good as f64 / waits as f64)
@@ -74,7 +89,7 @@ fn server(table: &Table<'_>) -> Option<Finding> {
             .with("writes_per_request", round2(per(writes)))
             .with("requests", requests)
             .says(format!(
-                "{}: {:.1} read and {:.1} write per request{batch}{errors}",
+                "{}: {:.1} read and {:.1} write per request{batch}{new}{errors}",
                 if sure {
                     "server side"
                 } else {

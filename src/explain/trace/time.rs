@@ -134,10 +134,16 @@ const SPLIT: &[Doc] = &[
         code: "TIME_SPLIT",
         means: "Where the time of the log went: waiting in calls, working in calls, and outside of calls (the program's own \
                 work).",
-        measured: "Time stamps and durations of the log (strace -tt -T).",
-        wrong_when: "strace itself slows every call; short calls are mostly its cost.",
-        todo: "Mostly waiting: look at the server or the network. Mostly outside: profile the program; system calls are not \
-               the cause.",
+        measured: "Time stamps and durations of a log (strace -tt -T). In a bench the untraced rounds: the workers' own time, \
+                   their CPU time from the kernel, and the server's own time in the commands; the rest is waiting, divided \
+                   by what the counted pass waited for. Harness-bound: noop, the workers' loop without a client, takes half \
+                   of the time; server-bound: the server is in commands for 60 % of the time; client-bound: 60 % are the \
+                   client's CPU time.",
+        wrong_when: "In a log or a counted program the tracer slows every call, and short calls are mostly its cost. In a bench \
+                     waiting for a free CPU counts as waiting for the server, and what the server does beside its commands \
+                     (reading, writing) is not in its own time.",
+        todo: "Mostly waiting: look at the server or the network, make fewer round trips. Mostly outside or client-bound: \
+               profile the program; system calls are not the cause.",
     },
     Doc {
         code: "OUTSIDE_SYSCALLS",
@@ -174,16 +180,33 @@ fn split(trace: &Trace<'_>) -> Option<Finding> {
     let outside = facts.outside;
     let total = Nanos(in_calls.0 + outside.map_or(0, |o| o.0));
     let share = |part: Nanos| part.0 as f64 * 100.0 / total.0.max(1) as f64;
+    let longest = longest_wait(trace);
     let verdict = if share(waiting) >= 60.0 {
-        "mostly waiting: for the server, another thread, or a time-out"
+        match longest {
+            Some((name, time)) if time.0.saturating_mul(2) >= waiting.0 && is_sleep(name) => {
+                "mostly waiting: in its own sleeps, not for a server"
+            }
+            Some((name, time)) if time.0.saturating_mul(2) >= waiting.0 && name.contains("futex") => {
+                "mostly waiting: for other threads"
+            }
+            _ => "mostly waiting: for the server, another thread, or a time-out",
+        }
     } else if outside.is_some_and(|outside| share(outside) >= 60.0) {
         "mostly outside of system calls: the program's own work"
+    } else if share(working) >= 60.0 {
+        "mostly inside calls that should not wait: the log shows where the time passes and not why; the reason is not explained"
     } else {
         "no part has most of it"
     };
     let outside_words = outside
         .map(|outside| format!(", {outside} outside of calls ({:.0} %)", share(outside)))
         .unwrap_or_else(|| ", time outside of calls not known without time stamps".to_owned());
+    let of_it = longest
+        .filter(|(_, time)| time.0 > 0)
+        .map(|(name, time)| format!(" ({time} of it in {name})"))
+        .unwrap_or_default();
+    let busiest = (share(working) >= 60.0).then(|| busiest(trace)).flatten();
+    let in_it = busiest.as_deref().unwrap_or_default();
     Some(
         trace
             .finding("TIME_SPLIT", Severity::Info)
@@ -191,12 +214,58 @@ fn split(trace: &Trace<'_>) -> Option<Finding> {
             .with("working_in_calls_s", round6(working))
             .with_known("outside_calls_s", outside.map(round6))
             .says(format!(
-                "{waiting} waiting in calls ({:.0} %), {working} working in calls ({:.0} %){outside_words}; {verdict} (tracing \
+                "{waiting} waiting in calls{of_it} ({:.0} %), {working} working in calls{in_it} ({:.0} %){outside_words}; {verdict} (tracing \
                  slows every call)",
                 share(waiting),
                 share(working)
             )),
     )
+}
+
+/// The call that took the most time without being a wait, with the size of what it moved.
+fn busiest(trace: &Trace<'_>) -> Option<String> {
+    let rows = trace.imported.tables.iter().flat_map(|table| &table.rows);
+    let (name, calls, time) = rows
+        .filter(|row| !is_wait(&row.syscall))
+        .filter_map(|row| Some((row.syscall.as_str(), row.calls(), row.time?)))
+        .max_by_key(|(_, _, time)| *time)?;
+    let each = Nanos(time.0 / calls.max(1));
+    let sends = super::SOCKET_SENDS.contains(&name) || super::WRITES.contains(&name);
+    let (sent, bytes) = trace.peers().fold((0_u64, 0_u64), |(n, bytes), (_, peer)| {
+        (n + peer.sends, bytes.saturating_add(peer.sent_bytes))
+    });
+    let size = if sends && sent > 0 {
+        format!(", {} bytes each", crate::units::Grouped(bytes / sent))
+    } else {
+        String::new()
+    };
+    Some(format!(" ({time} of it in {calls} {name}, {each} each{size})"))
+}
+
+fn is_wait(name: &str) -> bool {
+    WAITS.contains(&name)
+        || SOCKET_RECEIVES.contains(&name)
+        || is_sleep(name)
+        || matches!(
+            name,
+            "futex" | "wait4" | "waitid" | "connect" | "accept" | "accept4" | "pause"
+        )
+}
+
+fn is_sleep(call: &str) -> bool {
+    call.contains("nanosleep") || call == "usleep"
+}
+
+/// The call that waited the most in all.
+fn longest_wait<'a>(trace: &Trace<'a>) -> Option<(&'a str, Nanos)> {
+    trace
+        .imported
+        .tables
+        .iter()
+        .flat_map(|table| &table.rows)
+        .filter(|row| is_wait(&row.syscall))
+        .filter_map(|row| Some((row.syscall.as_str(), row.time?)))
+        .max_by_key(|(_, time)| *time)
 }
 
 fn outside(trace: &Trace<'_>) -> Option<Finding> {
@@ -254,6 +323,17 @@ mod tests {
         let finding = find(&found(text), "OUTSIDE_SYSCALLS").unwrap();
         assert!(finding.says.contains("between recvfrom and sendto"));
         assert!(!has(&clean(5), "OUTSIDE_SYSCALLS"));
+    }
+
+    #[test]
+    fn the_call_that_waits_is_named() {
+        let text = "10:00:00.000000 clock_nanosleep(CLOCK_REALTIME, 0, {tv_sec=2, tv_nsec=0}, NULL) = 0 <2.000100>\n\
+                    10:00:02.000200 poll([{fd=4, events=POLLIN}], 1, -1) = 1 ([{fd=4, revents=POLLIN}]) <0.100000>\n\
+                    10:00:02.200000 close(4) = 0 <0.000010>\n";
+        let findings = found(text);
+        let says = &find(&findings, "TIME_SPLIT").unwrap().says;
+        assert!(says.contains("2.00 s of it in clock_nanosleep"), "{says}");
+        assert!(says.contains("in its own sleeps"), "{says}");
     }
 
     #[test]

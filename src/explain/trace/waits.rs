@@ -3,6 +3,7 @@
 use super::super::finding::{Doc, Finding, Rule, Severity};
 use super::super::row::round2;
 use super::{Table, Trace, WAITS, plural, traces};
+use crate::import::facts::Wait;
 use crate::record::Record;
 
 pub(super) struct KnownTimeouts;
@@ -13,7 +14,7 @@ const TIMEOUTS: &[Doc] = &[Doc {
     means: "A wait lasted as long as a well-known time-out, so it ended by the clock and not by an event.",
     measured: "The longest waits of the log: 60 s (PHP's default_socket_timeout), 5 s (a name server's query), 1, 3 or 7 s \
                in connect (SYN retries), 0.2 s (retransmission), 0.04 s (delayed ACK); and waits that returned at their \
-               own time-out.",
+               own time-out; in a counted pass calls of those lengths that ended by their time-out.",
     wrong_when: "The other side happens to answer after that time.",
     todo: "Find whose time-out it is and what should have come before it.",
 }];
@@ -115,7 +116,7 @@ fn millis(nanos: u64) -> String {
 }
 
 /// What a wait of that length usually is.
-fn famous(nanos: u64, connect: bool) -> Option<&'static str> {
+pub(in crate::explain) fn famous(nanos: u64, connect: bool) -> Option<&'static str> {
     KNOWN
         .iter()
         .find(|known| nanos.abs_diff(known.nanos) <= known.within && (!known.connect_only || connect))
@@ -136,7 +137,17 @@ fn timeouts(trace: &Trace<'_>) -> Option<Finding> {
                 (wait, format!("the client's own time-out of {ms} ms ended it"))
             })
     };
-    let (wait, what) = famous.or_else(own)?;
+    // Whoever sets a time-out sets one shorter than this.
+    let kernels = || {
+        let given_up =
+            |wait: &&Wait| wait.in_vain && wait.timeout_ms.is_none() && wait.length.0 >= 100 * SECOND;
+        waits().find(given_up).map(|wait| {
+            let what = "no time-out of the client's own ended it: the kernel gave up after its retransmissions \
+                        (net.ipv4.tcp_retries2)";
+            (wait, what.to_owned())
+        })
+    };
+    let (wait, what) = famous.or_else(own).or_else(kernels)?;
     let to = if wait.peer.is_empty() {
         String::new()
     } else {
@@ -169,7 +180,7 @@ const SLEEPS: &[Doc] = &[
         code: "SLEEP_LOOP",
         means: "The program sleeps many times for the same length: it looks for something in intervals in place of waiting \
                 for it.",
-        measured: "Sleeps of one length, at least twenty, and as many as half the operations.",
+        measured: "Sleeps of one length, at least twenty, and as many as half the operations; the same in a counted pass.",
         wrong_when: "The run-time sleeps for its own purposes (Go's sysmon).",
         todo: "Wait with a time-out for the event itself.",
     },

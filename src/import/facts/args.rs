@@ -1,8 +1,9 @@
 //! The arguments of a call as strace, truss and dtruss print them. No copies: everything borrows.
 
-use memchr::{memchr, memchr2, memmem};
+use memchr::{memchr, memmem};
 
 use super::super::number;
+pub(crate) use crate::foreign::quoted::end_of_string;
 
 /// The first top-level argument and the rest after its comma.
 pub(crate) fn first(args: &[u8]) -> (&[u8], &[u8]) {
@@ -31,19 +32,6 @@ pub(crate) fn nth(args: &[u8], index: usize) -> &[u8] {
         rest = first(rest).1;
     }
     first(rest).0
-}
-
-/// The index after a string that begins at `at` with a quote; the length when it never ends.
-pub(crate) fn end_of_string(text: &[u8], at: usize) -> usize {
-    let mut i = at + 1;
-    while let Some(found) = text.get(i..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
-        i += found;
-        if text[i] == b'"' {
-            return i + 1;
-        }
-        i += 2;
-    }
-    text.len()
 }
 
 fn trim(text: &[u8]) -> &[u8] {

@@ -1,8 +1,9 @@
 //! Descriptors of the traced processes: what each leads to, and the state of the talk on it.
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use super::args;
+use crate::import::Map;
 use crate::import::text;
 
 /// Descriptors kept over all processes; beyond that new ones are not followed.
@@ -78,64 +79,91 @@ pub(crate) struct Fd {
     pub(crate) last_command: u64,
 }
 
+/// Descriptors of a table that a forked child gets a copy of. A server with many connections that forks
+/// again and again must not cost a copy of them each time.
+const MOST_COPIED: usize = 1_024;
+
+#[derive(Debug, Default)]
+struct Table {
+    fds: Map<u32, Fd>,
+    /// Threads that share it.
+    users: usize,
+}
+
 /// Tables of descriptors. Threads share one, forked children get a copy.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
-    tables: Vec<HashMap<u32, Fd>>,
+    tables: Vec<Table>,
     free: Vec<usize>,
     total: usize,
 }
 
 impl Tables {
-    /// A new table; `None` when there are too many.
+    /// A new table with one user; `None` when there are too many.
     pub(crate) fn new_table(&mut self) -> Option<usize> {
-        if let Some(id) = self.free.pop() {
-            return Some(id);
+        let id = match self.free.pop() {
+            Some(id) => id,
+            None if self.tables.len() >= MOST_TABLES => return None,
+            None => {
+                self.tables.push(Table::default());
+                self.tables.len() - 1
+            }
+        };
+        self.tables.get_mut(id)?.users = 1;
+        Some(id)
+    }
+
+    /// The same table for one more thread.
+    pub(crate) fn share(&mut self, id: usize) -> usize {
+        if let Some(table) = self.tables.get_mut(id) {
+            table.users += 1;
         }
-        if self.tables.len() >= MOST_TABLES {
-            return None;
-        }
-        self.tables.push(HashMap::new());
-        Some(self.tables.len() - 1)
+        id
     }
 
     /// A copy of a table, for a forked child.
     pub(crate) fn copy(&mut self, of: usize) -> Option<usize> {
         let id = self.new_table()?;
-        let copy = self.tables.get(of)?.clone();
-        if self.total + copy.len() > MOST_FDS {
+        let fds = &self.tables.get(of)?.fds;
+        if fds.len() > MOST_COPIED || self.total + fds.len() > MOST_FDS {
             return Some(id);
         }
+        let copy = fds.clone();
         self.total += copy.len();
-        *self.tables.get_mut(id)? = copy;
+        self.tables.get_mut(id)?.fds = copy;
         Some(id)
     }
 
-    /// Gives a table back.
-    pub(crate) fn drop_table(&mut self, id: usize) {
-        if let Some(table) = self.tables.get_mut(id) {
-            self.total -= table.len();
-            table.clear();
+    /// A thread that used the table has ended; with the last one it is given back.
+    pub(crate) fn release(&mut self, id: usize) {
+        let Some(table) = self.tables.get_mut(id).filter(|table| table.users > 0) else {
+            return;
+        };
+        table.users -= 1;
+        if table.users == 0 {
+            self.total -= table.fds.len();
+            // A new map: clearing a large one costs its capacity, each time the table is used again.
+            table.fds = Map::default();
             self.free.push(id);
         }
     }
 
     /// The descriptor when it is known.
     pub(crate) fn get(&mut self, table: usize, fd: u64) -> Option<&mut Fd> {
-        self.tables.get_mut(table)?.get_mut(&u32::try_from(fd).ok()?)
+        self.tables.get_mut(table)?.fds.get_mut(&u32::try_from(fd).ok()?)
     }
 
     /// The descriptor, made when new; `None` when there are too many.
     pub(crate) fn of(&mut self, table: usize, fd: u64) -> Option<&mut Fd> {
         let fd = u32::try_from(fd).ok()?;
-        let table = self.tables.get_mut(table)?;
-        if !table.contains_key(&fd) {
-            if self.total >= MOST_FDS {
-                return None;
+        match self.tables.get_mut(table)?.fds.entry(fd) {
+            Entry::Occupied(known) => Some(known.into_mut()),
+            Entry::Vacant(_) if self.total >= MOST_FDS => None,
+            Entry::Vacant(new) => {
+                self.total += 1;
+                Some(new.insert(Fd::default()))
             }
-            self.total += 1;
         }
-        Some(table.entry(fd).or_default())
     }
 
     /// Puts a fresh descriptor in place of whatever had the number.
@@ -148,7 +176,7 @@ impl Tables {
     /// Takes a descriptor out.
     pub(crate) fn close(&mut self, table: usize, fd: u64) -> Option<Fd> {
         let fd = u32::try_from(fd).ok()?;
-        let old = self.tables.get_mut(table)?.remove(&fd);
+        let old = self.tables.get_mut(table)?.fds.remove(&fd);
         self.total -= usize::from(old.is_some());
         old
     }
@@ -169,9 +197,11 @@ pub(crate) enum Address {
 pub(crate) fn address(arg: &[u8]) -> Option<Address> {
     let arg = args::value(arg);
     let body = arg.strip_prefix(b"{")?;
-    if text::contains(body, "sun_path=")
-        || text::contains(body, "AF_UNIX")
-        || text::contains(body, "AF_LOCAL")
+    let is_inet = body.starts_with(b"sa_family=AF_INET");
+    if !is_inet
+        && (text::contains(body, "sun_path=")
+            || text::contains(body, "AF_UNIX")
+            || text::contains(body, "AF_LOCAL"))
     {
         let path = args::between(body, "\"", b"\"")?;
         let mark = if text::contains(body, "=@\"") { "@" } else { "" };
@@ -287,7 +317,7 @@ mod tests {
         assert_eq!(tables.total, MOST_FDS);
         let copy = tables.copy(first).unwrap();
         assert!(tables.get(copy, 1).is_none());
-        tables.drop_table(first);
+        tables.release(first);
         assert_eq!(tables.total, 0);
         assert_eq!(tables.new_table(), Some(first));
     }

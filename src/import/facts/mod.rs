@@ -186,6 +186,8 @@ pub struct Peer {
     pub sends: u64,
     /// Bytes sent.
     pub sent_bytes: u64,
+    /// Of those, the most that one call took.
+    pub largest_send: u64,
     /// Receives with data.
     pub receives: u64,
     /// Bytes received.

@@ -10,6 +10,7 @@ use std::ops::ControlFlow;
 
 use super::model::{Imported, TimeKind};
 use super::{Head, ImportError, ImportFormat, Importer, Sniff, lines, nothing_of, text};
+use crate::foreign::strace::is_notice;
 
 pub(super) use table::{Flavour, TableParser, Took};
 
@@ -153,32 +154,6 @@ fn command_line(line: &[u8]) -> Option<bool> {
         }
     }
     summary.then_some(wall)
-}
-
-/// strace's own messages about processes and modes.
-pub(super) fn is_notice(line: &[u8]) -> bool {
-    let line = text::trim(line);
-    let line = line.strip_prefix(b"strace: ").unwrap_or(line);
-    let digits_then = |rest: &[u8]| {
-        let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
-        digits > 0
-            && [
-                " attached",
-                " detached",
-                " resumed",
-                " suspended",
-                " runs in ",
-                " exited",
-            ]
-            .iter()
-            .any(|word| rest[digits..].starts_with(word.as_bytes()))
-    };
-    match line.strip_prefix(b"Process ") {
-        Some(rest) => digits_then(rest),
-        None => line
-            .strip_prefix(b"[ Process PID=")
-            .is_some_and(|rest| rest.starts_with(b" ") || digits_then(rest)),
-    }
 }
 
 /// What else strace says on its own behalf (`strace: attach: ptrace(PTRACE_SEIZE, 7): Operation not permitted`).

@@ -6,12 +6,13 @@ use std::borrow::Cow;
 use super::WireError;
 use super::types::{
     Reasons, WireCall, WireCounted, WireFinding, WireHost, WireLatencies, WireLimit, WirePer, WirePhase,
-    WireRecord, WireRound, WireStrategy, WireTimed,
+    WireRecord, WireRound, WireStrategy, WireTimed, WireWitness,
 };
 use crate::explain::Finding;
+use crate::record::witness::UNSAID;
 use crate::record::{
-    CallCounts, Counted, Counters, Host, Latency, LimitReading, PhaseCounts, Phases, PlanInfo, Record, Round,
-    StrategyResult, Timed,
+    CallCounts, Counted, Counters, Host, Latency, LimitReading, Moved, PhaseCounts, Phases, PlanInfo, Record,
+    Round, StrategyResult, Timed, Witness,
 };
 use crate::units::{Measured, Nanos, Ops, escape};
 
@@ -81,6 +82,7 @@ pub(super) fn record(wire: WireRecord) -> Result<Record, WireError> {
         complete: wire.complete,
         host,
         server: wire.server.map(Into::into),
+        more_servers: wire.more_servers.into_iter().map(Into::into).collect(),
         plan: PlanInfo { settings: wire.plan },
         strategies: strategies
             .map(|(i, one)| strategy(one, i))
@@ -126,6 +128,14 @@ fn strategy(row: WireStrategy, number: usize) -> Result<StrategyResult, WireErro
         within: format!("strategies.{number}."),
         reasons: row.not_measured,
     };
+    if row.witness.is_none() {
+        // Records of older builds have neither the key nor a reason.
+        let unsaid = || UNSAID.to_owned();
+        unclaimed
+            .reasons
+            .entry("witness".to_owned())
+            .or_insert_with(unsaid);
+    }
     let result = StrategyResult {
         name: row.name,
         axes: row.axes.into(),
@@ -137,10 +147,31 @@ fn strategy(row: WireStrategy, number: usize) -> Result<StrategyResult, WireErro
         counted: unclaimed.or_reason("counted", row.counted, |unclaimed, known| {
             counted(known, unclaimed)
         })?,
+        varied: row.varied.into_iter().map(Into::into).collect(),
+        witness: unclaimed.or_reason("witness", row.witness, |unclaimed, known| {
+            witness(known, unclaimed)
+        })?,
         server_view: unclaimed.measured("server_view", row.server_view)?,
+        experiment: row.experiment,
     };
     unclaimed.finish()?;
     Ok(result)
+}
+
+fn witness(witness: WireWitness, unclaimed: &mut Unclaimed) -> Result<Witness, WireError> {
+    let moved = witness.moved.into_iter().map(|moved| Moved {
+        syscall: moved.syscall,
+        errno: moved.errno,
+        slow: moved.counted.into(),
+        fast: moved.native.into(),
+    });
+    Ok(Witness {
+        engine: witness.engine,
+        passes: witness.passes,
+        calls: witness.calls,
+        slowdown: unclaimed.measured("witness.slowdown", witness.slowdown)?,
+        moved: moved.collect(),
+    })
 }
 
 fn timed(timed: WireTimed, unclaimed: &mut Unclaimed) -> Result<Timed, WireError> {
@@ -165,6 +196,7 @@ fn round(round: WireRound, number: usize, unclaimed: &mut Unclaimed) -> Result<R
         elapsed: span(round.seconds, &format!("{path}.seconds"), unclaimed)?,
         errors: round.errors,
         server: unclaimed.measured(&format!("{path}.server_view"), round.server_view)?,
+        cpu: round.cpu_ns.map(|cpu| (Nanos(cpu.user), Nanos(cpu.system))),
     })
 }
 
@@ -225,7 +257,10 @@ fn phase(phase: WirePhase, path: &str, unclaimed: &mut Unclaimed) -> Result<Phas
             Ok((name, call(one, &path, unclaimed)?))
         })
         .collect::<Result<_, WireError>>()?;
-    let counts = PhaseCounts { syscalls };
+    let counts = PhaseCounts {
+        syscalls,
+        talk: phase.talk,
+    };
     if counts.total() != phase.total_calls {
         return Err(unclaimed.error(&format!("{path}.total_calls"), "it is not the sum of the calls"));
     }

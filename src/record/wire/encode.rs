@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use super::SCHEMA;
 use super::types::{
     Reasons, WireCall, WireCounted, WireCounters, WireCpu, WireFinding, WireHost, WireLatencies, WireLimit,
-    WirePer, WirePhase, WirePhases, WireRecord, WireRound, WireStrategy, WireTimed, WireTool,
+    WireMoved, WirePer, WirePhase, WirePhases, WireRecord, WireRound, WireStrategy, WireTimed, WireTool,
+    WireWitness,
 };
 use crate::explain::Finding;
+use crate::record::witness::UNSAID;
 use crate::record::{
     CallCounts, Counted, Host, Interval, Latency, LimitReading, PhaseCounts, Record, Round, StrategyResult,
-    Timed,
+    Timed, Witness,
 };
 use crate::units::{Measured, Ops};
 
@@ -74,6 +76,7 @@ pub(super) fn record(record: &Record) -> WireRecord {
         },
         host,
         server: record.server.as_ref().map(Into::into),
+        more_servers: record.more_servers.iter().map(Into::into).collect(),
         plan: record.plan.settings.clone(),
         strategies: record.strategies.iter().map(strategy).collect(),
         limits,
@@ -117,6 +120,13 @@ fn strategy(row: &StrategyResult) -> WireStrategy {
     let mut nulls = Nulls(Reasons::new());
     let timed = nulls.value("timed", &row.timed, |nulls, known| timed(known, nulls));
     let counted = nulls.value("counted", &row.counted, |nulls, known| counted(known, nulls));
+    // A record of an older build stays as it was.
+    let witness = match row.witness.reason() {
+        Some(UNSAID) => None,
+        Some(_) | None => nulls.value("witness", &row.witness, |nulls, known| {
+            Some(witness(known, nulls))
+        }),
+    };
     let server_view = nulls.value("server_view", &row.server_view, |_, known| Some(known.into()));
     WireStrategy {
         name: row.name.clone(),
@@ -127,8 +137,27 @@ fn strategy(row: &StrategyResult) -> WireStrategy {
         failure: row.failure.clone(),
         timed,
         counted,
+        varied: row.varied.iter().map(Into::into).collect(),
+        witness,
         server_view,
+        experiment: row.experiment.clone(),
         not_measured: nulls.0,
+    }
+}
+
+fn witness(witness: &Witness, nulls: &mut Nulls) -> WireWitness {
+    let moved = witness.moved.iter().map(|moved| WireMoved {
+        syscall: moved.syscall.clone(),
+        errno: moved.errno.clone(),
+        counted: (&moved.slow).into(),
+        native: (&moved.fast).into(),
+    });
+    WireWitness {
+        engine: witness.engine.clone(),
+        passes: witness.passes,
+        calls: witness.calls.clone(),
+        slowdown: nulls.number("witness.slowdown", &witness.slowdown),
+        moved: moved.collect(),
     }
 }
 
@@ -156,6 +185,10 @@ fn round(round: &Round, number: usize, nulls: &mut Nulls) -> WireRound {
         seconds: round.elapsed.as_secs_f64(),
         errors: round.errors.clone(),
         server_view: nulls.value(&path, &round.server, |_, known| Some(known.into())),
+        cpu_ns: round.cpu.map(|(user, system)| WireCpu {
+            user: user.0,
+            system: system.0,
+        }),
     }
 }
 
@@ -215,6 +248,7 @@ fn phase(phase: &PhaseCounts, ops: Option<Ops>, path: &str, nulls: &mut Nulls) -
         total_calls: phase.total(),
         total_per_op: ops.and_then(|ops| ops.per_op(phase.total())),
         syscalls,
+        talk: phase.talk.clone(),
     }
 }
 

@@ -2,11 +2,12 @@
 
 use super::types::{
     WireAxes, WireClient, WireFix, WireInterval, WireKind, WireOrigin, WireServer, WireServerView,
-    WireSeverity, WireStatus, WireVerdict,
+    WireSeverity, WireSpan, WireStatus, WireVaried, WireVerdict,
 };
 use crate::explain::Severity;
 use crate::record::{
-    Axes, ClientInfo, Fix, Interval, Kind, ServerInfo, ServerOrigin, ServerView, Status, Verdict,
+    Axes, ClientInfo, Fix, Interval, Kind, ServerInfo, ServerOrigin, ServerView, Span, Status, Varied,
+    Verdict,
 };
 use crate::units::Nanos;
 
@@ -54,11 +55,32 @@ same_variants! {
 }
 
 same_fields! {
-    ServerInfo = WireServer { kind, version, origin, addresses, settings }
-    Axes = WireAxes { op, transport, pipeline, payload_bytes, clients }
+    ServerInfo = WireServer { place, servers, kind, version, origin, addresses, settings }
+    Axes = WireAxes { op, transport, pipeline, payload_bytes, clients, store, servers }
     ClientInfo = WireClient { name, version, environment }
     Interval = WireInterval { median, low, high }
     Fix = WireFix { now, kept, container }
+    Span = WireSpan { low, high }
+}
+
+impl From<&Varied> for WireVaried {
+    fn from(varied: &Varied) -> WireVaried {
+        WireVaried {
+            syscall: varied.syscall.clone(),
+            errno: varied.errno.clone(),
+            per_op: (&varied.per_op).into(),
+        }
+    }
+}
+
+impl From<WireVaried> for Varied {
+    fn from(varied: WireVaried) -> Varied {
+        Varied {
+            syscall: varied.syscall,
+            errno: varied.errno,
+            per_op: varied.per_op.into(),
+        }
+    }
 }
 
 impl From<&ServerView> for WireServerView {
@@ -69,6 +91,7 @@ impl From<&ServerView> for WireServerView {
             busy,
             connections,
             rejected,
+            nodes,
         } = view.clone();
         WireServerView {
             commands,
@@ -76,6 +99,7 @@ impl From<&ServerView> for WireServerView {
             busy_ns: busy.map(|span| span.0),
             connections,
             rejected,
+            nodes,
         }
     }
 }
@@ -88,6 +112,7 @@ impl From<WireServerView> for ServerView {
             busy_ns,
             connections,
             rejected,
+            nodes,
         } = view;
         ServerView {
             commands,
@@ -95,6 +120,7 @@ impl From<WireServerView> for ServerView {
             busy: busy_ns.map(Nanos),
             connections,
             rejected,
+            nodes,
         }
     }
 }

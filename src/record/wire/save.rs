@@ -36,7 +36,9 @@ pub fn check(path: &Path) -> Result<(), WireError> {
         Ok(found) if found.is_dir() => Err(io::Error::from(io::ErrorKind::IsADirectory)),
         // Opening a pipe would wait for its reader.
         Ok(found) if !found.is_file() => Ok(()),
-        Ok(_) | Err(_) => tempfile::tempfile_in(folder(&target)).map(drop),
+        Ok(_) | Err(_) => tempfile::tempfile_in(folder(&target))
+            .map(drop)
+            .map_err(|e| unnamed(&e)),
     };
     made.map_err(|source| WireError::Io {
         operation: "write",
@@ -59,13 +61,27 @@ fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::
         .suffix(".new")
         // Less the umask: what any program gives a new file. Temporary files are private otherwise.
         .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(folder(&target))?;
+        .tempfile_in(folder(&target))
+        .map_err(|e| unnamed(&e))?;
     if let Some(existing) = existing {
         temporary.as_file().set_permissions(existing.permissions())?;
     }
     write(temporary.as_file_mut())?;
     temporary.persist(&target).map_err(|e| e.error)?;
     Ok(())
+}
+
+/// The error of a temporary file without that file's name, which nobody asked for.
+fn unnamed(error: &io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::NotFound => io::Error::from_raw_os_error(libc::ENOENT),
+        io::ErrorKind::PermissionDenied => io::Error::from_raw_os_error(libc::EACCES),
+        io::ErrorKind::NotADirectory => io::Error::from_raw_os_error(libc::ENOTDIR),
+        io::ErrorKind::ReadOnlyFilesystem => io::Error::from_raw_os_error(libc::EROFS),
+        io::ErrorKind::StorageFull => io::Error::from_raw_os_error(libc::ENOSPC),
+        io::ErrorKind::QuotaExceeded => io::Error::from_raw_os_error(libc::EDQUOT),
+        other => io::Error::from(other),
+    }
 }
 
 /// The folder of a file, in a form that can be opened.
@@ -131,6 +147,7 @@ mod tests {
                 said.starts_with(&format!("cannot write {}: ", bad.display())),
                 "{said}"
             );
+            assert!(!said.contains("at path"), "{said}");
         }
     }
 

@@ -8,9 +8,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::explain::{Finding, Severity};
 use crate::record::{
-    Axes, CallCounts, ClientInfo, Counted, Counters, Fix, Host, Interval, Kind, Latency, LimitReading,
-    PhaseCounts, Phases, PlanInfo, Round, ServerInfo, ServerOrigin, ServerView, Status, StrategyResult,
-    Timed, Verdict,
+    Axes, CallCounts, ClientInfo, Counted, Counters, Experiment, Fix, Host, Interval, Kind, Latency,
+    LimitReading, Moved, NodeView, PhaseCounts, Phases, PlanInfo, Round, ServerInfo, ServerOrigin,
+    ServerView, Span, Status, StrategyResult, Timed, Varied, Verdict, Witness,
 };
 use crate::units::{Measured, Nanos, Ops};
 
@@ -64,14 +64,29 @@ fn server_view() -> impl Strategy<Value = ServerView> {
         option::of(nanos()),
         any::<u64>(),
         any::<u64>(),
+        btree_map(text(), (counts(), any::<u64>()), 0..3),
     )
-        .prop_map(|(commands, failed, busy, connections, rejected)| ServerView {
-            commands,
-            failed,
-            busy,
-            connections,
-            rejected,
-        })
+        .prop_map(
+            |(commands, failed, busy, connections, rejected, nodes)| ServerView {
+                commands,
+                failed,
+                busy,
+                connections,
+                rejected,
+                nodes: nodes
+                    .into_iter()
+                    .map(|(address, (commands, connections))| {
+                        (
+                            address,
+                            NodeView {
+                                commands,
+                                connections,
+                            },
+                        )
+                    })
+                    .collect(),
+            },
+        )
 }
 
 fn latency() -> impl Strategy<Value = Latency> {
@@ -95,13 +110,15 @@ fn timed() -> impl Strategy<Value = Timed> {
         span(),
         counts(),
         measured(server_view()),
+        proptest::option::of((span(), span())),
     )
-        .prop_map(|(ops, asked, elapsed, errors, server)| Round {
+        .prop_map(|(ops, asked, elapsed, errors, server, cpu)| Round {
             ops: Ops(ops),
             asked: Ops(asked),
             elapsed,
             errors,
             server,
+            cpu,
         });
     (
         vec(round, 0..4),
@@ -139,7 +156,7 @@ fn phase() -> impl Strategy<Value = PhaseCounts> {
                 peers,
             },
         );
-    btree_map(text(), call, 0..4).prop_map(|syscalls| PhaseCounts { syscalls })
+    btree_map(text(), call, 0..4).prop_map(|syscalls| PhaseCounts { syscalls, talk: None })
 }
 
 fn counted() -> impl Strategy<Value = Counted> {
@@ -173,6 +190,35 @@ fn counted() -> impl Strategy<Value = Counted> {
         )
 }
 
+fn moving() -> impl Strategy<Value = (Vec<Varied>, Measured<Witness>)> {
+    let span = || (number(), number()).prop_map(|(low, high)| Span { low, high });
+    let varied = (text(), option::of(text()), span()).prop_map(|(syscall, errno, per_op)| Varied {
+        syscall,
+        errno,
+        per_op,
+    });
+    let moved = (text(), option::of(text()), span(), span()).prop_map(|(syscall, errno, slow, fast)| Moved {
+        syscall,
+        errno,
+        slow,
+        fast,
+    });
+    let witness = (
+        (text(), any::<u32>()),
+        option::of(vec(text(), 0..3)),
+        ratio(),
+        vec(moved, 0..3),
+    )
+        .prop_map(|((engine, passes), calls, slowdown, moved)| Witness {
+            engine,
+            passes,
+            calls,
+            slowdown,
+            moved,
+        });
+    (vec(varied, 0..3), measured(witness))
+}
+
 fn row() -> impl Strategy<Value = StrategyResult> {
     let status = prop_oneof![
         Just(Status::Ok),
@@ -180,15 +226,21 @@ fn row() -> impl Strategy<Value = StrategyResult> {
         Just(Status::Skipped),
         Just(Status::Unverified),
     ];
-    let axes = (text(), text(), any::<u32>(), any::<u64>(), any::<u32>()).prop_map(
-        |(op, transport, pipeline, payload_bytes, clients)| Axes {
-            op,
-            transport,
-            pipeline,
-            payload_bytes,
-            clients,
-        },
-    );
+    let axes = (
+        (text(), text(), text()),
+        (any::<u32>(), any::<u64>(), any::<u32>(), any::<u32>()),
+    )
+        .prop_map(
+            |((op, transport, store), (pipeline, payload_bytes, clients, servers))| Axes {
+                op,
+                transport,
+                pipeline,
+                payload_bytes,
+                clients,
+                store,
+                servers,
+            },
+        );
     let client = (text(), text(), words()).prop_map(|(name, version, environment)| ClientInfo {
         name,
         version,
@@ -196,19 +248,29 @@ fn row() -> impl Strategy<Value = StrategyResult> {
     });
     (
         (text(), axes, client, status, option::of(text())),
-        (measured(timed()), measured(counted()), measured(server_view())),
+        (
+            measured(timed()),
+            measured(counted()),
+            moving(),
+            measured(server_view()),
+        ),
     )
         .prop_map(
-            |((name, axes, client, status, reason), (timed, counted, server_view))| StrategyResult {
-                name,
-                axes,
-                client,
-                status,
-                reason,
-                failure: None,
-                timed,
-                counted,
-                server_view,
+            |((name, axes, client, status, reason), (timed, counted, (varied, witness), server_view))| {
+                StrategyResult {
+                    name,
+                    axes,
+                    client,
+                    status,
+                    reason,
+                    failure: None,
+                    timed,
+                    counted,
+                    varied,
+                    witness,
+                    server_view,
+                    experiment: Experiment::default(),
+                }
             },
         )
 }
@@ -302,6 +364,8 @@ fn record() -> impl Strategy<Value = Record> {
     ];
     let server = (text(), text(), origin, vec(text(), 0..2), words()).prop_map(
         |(kind, version, origin, addresses, settings)| ServerInfo {
+            place: kind.clone(),
+            servers: u32::try_from(addresses.len()).unwrap_or(1),
             kind,
             version,
             origin,
@@ -331,6 +395,7 @@ fn record() -> impl Strategy<Value = Record> {
                     tool_version,
                     complete,
                     host,
+                    more_servers: server.iter().cloned().collect(),
                     server,
                     plan: PlanInfo { settings },
                     strategies,
@@ -372,6 +437,7 @@ fn empty() -> Record {
             clocksource: unknown(),
         },
         server: None,
+        more_servers: Vec::new(),
         plan: PlanInfo::default(),
         strategies: Vec::new(),
         limits: Vec::new(),
@@ -436,7 +502,7 @@ fn a_number_that_json_cannot_hold_is_not_measured() {
             transport: "tcp".to_owned(),
             pipeline: 1,
             payload_bytes: 3,
-            clients: 1,
+            ..Axes::default()
         },
         client: ClientInfo::default(),
         status: Status::Ok,
@@ -457,7 +523,10 @@ fn a_number_that_json_cannot_hold_is_not_measured() {
             latency: Measured::NotMeasured("not asked for".to_owned()),
         }),
         counted: Measured::NotMeasured("not asked for".to_owned()),
+        varied: Vec::new(),
+        witness: Measured::NotMeasured("not asked for".to_owned()),
         server_view: Measured::NotMeasured("not asked for".to_owned()),
+        experiment: Experiment::default(),
     });
     let again = from_json(&to_json(&record).unwrap()).unwrap();
     let timed = again.strategies[0].timed.known().unwrap();

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::record::{Failure, Import, Proof, Sampled};
+use crate::record::{Experiment, Failure, Import, NodeView, Proof, Sampled};
+use crate::tally::Talk;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -28,8 +29,11 @@ pub(super) struct WireRecord {
     pub(super) tool: WireTool,
     /// The machine.
     pub(super) host: WireHost,
-    /// The server; null where there was none.
+    /// The server, the Redis one where there are several kinds; null where there was none.
     pub(super) server: Option<WireServer>,
+    /// The other kinds of servers that rows ran against.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) more_servers: Vec<WireServer>,
     /// What was asked for: long flag names without dashes and their values.
     pub(super) plan: BTreeMap<String, String>,
     /// A row each.
@@ -92,6 +96,12 @@ pub(super) struct WireHost {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WireServer {
+    /// What several servers are to each other: `cluster`, `shards` or `twemproxy`; absent for a single one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) place: String,
+    /// How many they are.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub(super) servers: u32,
     /// Which program (`redis`, `valkey`, `systally-responder` …).
     pub(super) kind: String,
     /// Its version as it says.
@@ -135,8 +145,17 @@ pub(super) struct WireStrategy {
     pub(super) timed: Option<WireTimed>,
     /// The counted pass.
     pub(super) counted: Option<WireCounted>,
+    /// Counts of the loop that were not the same in all counted passes; `counted` has the first pass.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) varied: Vec<WireVaried>,
+    /// The same work counted once more by an engine that hardly slows it, and what that changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) witness: Option<WireWitness>,
     /// What the server saw over all rounds of this row, the counted pass included.
     pub(super) server_view: Option<WireServerView>,
+    /// What a scenario adds to the row; left out in a plain bench.
+    #[serde(default, skip_serializing_if = "Experiment::is_empty")]
+    pub(super) experiment: Experiment,
     /// Why keys of this row are null, by path (`counted.cpu_ns`, `timed.rounds.0.server_view`).
     #[serde(default)]
     pub(super) not_measured: Reasons,
@@ -156,6 +175,22 @@ pub(super) struct WireAxes {
     pub(super) payload_bytes: u64,
     /// Worker processes, one connection each.
     pub(super) clients: u32,
+    /// What the client speaks to: `redis`, `memcached`, `cluster`, `shards`, `twemproxy` or `none`; absent
+    /// where nobody knows.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) store: String,
+    /// Servers that the client spreads its keys over.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub(super) servers: u32,
+}
+
+/// What a number of servers is when it is left out.
+fn one() -> u32 {
+    1
+}
+
+fn is_one(servers: &u32) -> bool {
+    *servers == 1
 }
 
 /// A client as it describes itself.
@@ -208,6 +243,9 @@ pub(super) struct WireRound {
     pub(super) errors: BTreeMap<String, u64>,
     /// What the server saw in this round.
     pub(super) server_view: Option<WireServerView>,
+    /// CPU time of all workers in this round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) cpu_ns: Option<WireCpu>,
 }
 
 /// A median with its 95 % interval.
@@ -280,6 +318,58 @@ pub(super) struct WireCounted {
     pub(super) notes: Vec<String>,
 }
 
+/// A count of the loop that was not the same in all counted passes.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WireVaried {
+    /// The system call.
+    pub(super) syscall: String,
+    /// The errno of the failures that are meant; null for all calls of that name.
+    pub(super) errno: Option<String>,
+    /// Per operation, over the passes.
+    pub(super) per_op: WireSpan,
+}
+
+/// The least and the greatest of a count over passes.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WireSpan {
+    /// The least.
+    pub(super) low: f64,
+    /// The greatest.
+    pub(super) high: f64,
+}
+
+/// The second count of a row, at nearly native speed.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WireWitness {
+    /// The engine that made it.
+    pub(super) engine: String,
+    /// How many passes it made.
+    pub(super) passes: u32,
+    /// The calls that it counted; null for all.
+    pub(super) calls: Option<Vec<String>>,
+    /// Untraced throughput over throughput under this engine.
+    pub(super) slowdown: Option<f64>,
+    /// The counts of the loop that the slower engine changed; empty when it changed none.
+    pub(super) moved: Vec<WireMoved>,
+}
+
+/// A count that came out differently at nearly native speed.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WireMoved {
+    /// The system call.
+    pub(super) syscall: String,
+    /// The errno of the failures that are meant; null for all calls of that name.
+    pub(super) errno: Option<String>,
+    /// Per operation in the counted passes.
+    pub(super) counted: WireSpan,
+    /// Per operation at nearly native speed.
+    pub(super) native: WireSpan,
+}
+
 /// CPU time in nanoseconds.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -314,6 +404,9 @@ pub(super) struct WirePhase {
     pub(super) total_calls: u64,
     /// The same per operation; null outside the loop, or when the operations are not known.
     pub(super) total_per_op: Option<f64>,
+    /// Turns and waits, where the engine looks at single calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) talk: Option<Talk>,
 }
 
 /// One system call over one phase.
@@ -356,6 +449,9 @@ pub(super) struct WireServerView {
     pub(super) connections: u64,
     /// Connections refused because of `maxclients`.
     pub(super) rejected: u64,
+    /// What each server did, by address, where several serve together; absent for a single one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) nodes: BTreeMap<String, NodeView>,
 }
 
 /// One limit, what the load demands of it, and what it can carry.

@@ -50,8 +50,10 @@ impl Command {
 
 /// What the operations of a worker are.
 pub(super) struct Job {
-    /// The only server.
+    /// The only server, or the first of several.
     pub(super) server: Endpoint,
+    /// All servers.
+    pub(super) servers: Vec<Endpoint>,
     /// The keys in the order of use; `INCR` has names of its own, since the others hold payloads.
     pub(super) keys: Vec<String>,
     /// The value.
@@ -62,8 +64,16 @@ pub(super) struct Job {
 impl Job {
     /// Takes over a specification, if it is one for a client that stores strings on one server.
     pub(super) fn new(spec: &Spec, connects: &[Connect]) -> Result<Job, Fail> {
-        let [server] = spec.servers.as_slice() else {
+        if spec.servers.len() > 1 {
             return Err(Fail::spec("this worker speaks to one server"));
+        }
+        Job::over(spec, connects, &[])
+    }
+
+    /// The same for a client that spreads its keys over several servers itself, and one that has options.
+    pub(super) fn over(spec: &Spec, connects: &[Connect], options: &[&str]) -> Result<Job, Fail> {
+        let Some(server) = spec.servers.first() else {
+            return Err(Fail::spec("this worker needs a server"));
         };
         if !connects.contains(&spec.connect) {
             return Err(Fail::spec(format!(
@@ -82,12 +92,14 @@ impl Job {
         if spec.key.count == 0 || spec.key.count > MAX_KEYS {
             return Err(Fail::spec(format!("key.count must be from 1 to {MAX_KEYS}")));
         }
-        if let Some(option) = spec.options.keys().next() {
+        let unknown = |option: &&String| !options.contains(&option.as_str());
+        if let Some(option) = spec.options.keys().find(unknown) {
             return Err(Fail::spec(format!("this client has no option {option}")));
         }
         let prefix = if spec.op == Op::Incr { "n:" } else { "" };
         Ok(Job {
             server: server.clone(),
+            servers: spec.servers.clone(),
             keys: spec
                 .key
                 .sequence(spec.worker)

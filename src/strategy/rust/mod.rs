@@ -3,14 +3,19 @@
 //!
 //! To add one: a file here with a [`RustClient`], and a line in [`CLIENTS`].
 
+mod deadpool;
 mod failure;
+mod fred;
 mod harness;
 mod job;
+mod ketama;
 mod noop;
+mod r2d2;
 mod raw;
 mod redis_common;
 mod redis_rs;
 mod redis_rs_async;
+mod redis_rs_many;
 mod resp;
 mod round;
 
@@ -28,6 +33,9 @@ const CLIENTS: &[&RustClient] = &[
     &raw::CLIENT,
     &redis_rs::CLIENT,
     &redis_rs_async::CLIENT,
+    &r2d2::CLIENT,
+    &deadpool::CLIENT,
+    &fred::CLIENT,
     &noop::CLIENT,
 ];
 
@@ -37,6 +45,11 @@ struct RustClient {
     description: &'static str,
     /// Of the library, not of systally.
     version: &'static str,
+    /// For a client that is only there when systally is built with a cargo feature: its name, and whether
+    /// it was.
+    built_by: Option<(&'static str, bool)>,
+    /// How it can reach its server; [`Transport::Local`] alone where it has none.
+    transports: &'static [Transport],
     modes: fn() -> Vec<Mode>,
     /// Connects, and stores what the operations will read.
     set_up: fn(&Spec) -> Result<Box<dyn Worker>, Fail>,
@@ -66,12 +79,18 @@ impl Client for Hosted {
     }
 
     fn transports(&self) -> Vec<Transport> {
-        Transport::SOCKETS.to_vec()
+        self.client.transports.to_vec()
     }
 
     fn presence(&self) -> Presence {
-        Presence::Ready {
-            version: self.client.version.to_owned(),
+        match self.client.built_by {
+            Some((feature, false)) => Presence::Missing {
+                why: "this systally was built without it".to_owned(),
+                install: format!("build systally with cargo build --release --features {feature}"),
+            },
+            Some((_, true)) | None => Presence::Ready {
+                version: self.client.version.to_owned(),
+            },
         }
     }
 

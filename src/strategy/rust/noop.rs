@@ -1,4 +1,5 @@
-//! No client at all: the loop alone. It makes no system call in the window. If it shows clock_gettime,
+//! No client at all: the loop alone, `noop/loop/local`. It makes no system call in the window. Over `tcp` and
+//! `unix` it claims operations that a server never sees. If it shows clock_gettime,
 //! this machine reads its clock through the kernel, and every worker pays for it.
 
 use super::RustClient;
@@ -6,12 +7,14 @@ use super::failure::Fail;
 use super::harness::Worker;
 use super::round::Round;
 use crate::strategy::client::Mode;
-use crate::strategy::contract::{Connect, Spec};
+use crate::strategy::contract::{Connect, Spec, Transport};
 
 pub(super) const CLIENT: RustClient = RustClient {
     name: "noop",
     description: "no client: the worker's own loop, to see what it adds",
     version: env!("CARGO_PKG_VERSION"),
+    built_by: None,
+    transports: &Transport::ALL,
     modes,
     set_up,
 };
@@ -20,8 +23,11 @@ fn modes() -> Vec<Mode> {
     vec![Mode {
         name: "loop".to_owned(),
         connect: Connect::Once,
+        store: None,
+        transports: Vec::new(),
         pipeline: false,
         depth_when_asked: false,
+        forks: false,
         default: false,
         demonstration: true,
         options: std::collections::BTreeMap::new(),

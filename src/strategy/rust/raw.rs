@@ -13,7 +13,7 @@ use super::job::Job;
 use super::resp::{self, Frame, Reply};
 use super::round::{Batch, Round};
 use crate::strategy::client::Mode;
-use crate::strategy::contract::{Connect, Endpoint, Spec};
+use crate::strategy::contract::{Connect, Endpoint, Spec, Transport};
 
 mod inbox;
 mod link;
@@ -27,6 +27,8 @@ pub(super) const CLIENT: RustClient = RustClient {
     name: "raw",
     description: "the floor: prepared bytes, one send and one receive per batch",
     version: env!("CARGO_PKG_VERSION"),
+    built_by: None,
+    transports: &Transport::SOCKETS,
     modes,
     set_up,
 };
@@ -35,8 +37,11 @@ fn modes() -> Vec<Mode> {
     let mode = |name: &str, pipeline, description: &str| Mode {
         name: name.to_owned(),
         connect: Connect::Once,
+        store: None,
+        transports: Vec::new(),
         pipeline,
         depth_when_asked: !pipeline,
+        forks: false,
         default: !pipeline,
         demonstration: false,
         options: BTreeMap::new(),

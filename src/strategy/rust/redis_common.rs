@@ -44,6 +44,32 @@ pub(super) fn command(job: &Job, i: u64) -> Cmd {
     cmd
 }
 
+/// Stores what GETs will read, one key at a time: where keys are spread over servers, no command holds
+/// keys of several. Other operations ask for some keys, so that every server has its connection before the
+/// window opens.
+pub(super) fn store_each(
+    job: &Job,
+    mut send: impl FnMut(Cmd, &str) -> Result<(), RedisError>,
+) -> Result<(), RedisError> {
+    /// Enough to meet every server.
+    const TOUCHED: usize = 200;
+    let mut stored = false;
+    for key in job.to_store().flatten() {
+        stored = true;
+        let mut cmd = redis::cmd("SET");
+        cmd.arg(key).arg(job.payload.as_slice());
+        send(cmd, key)?;
+    }
+    if !stored {
+        for key in job.keys.iter().take(TOUCHED) {
+            let mut cmd = redis::cmd("EXISTS");
+            cmd.arg(key);
+            send(cmd, key)?;
+        }
+    }
+    Ok(())
+}
+
 /// The commands of a batch. Replies that are errors stay in their places among the others.
 pub(super) fn pipeline(job: &Job, batch: Batch) -> Pipeline {
     let mut pipe = Pipeline::with_capacity(batch.count);

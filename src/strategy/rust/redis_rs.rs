@@ -9,14 +9,17 @@ use super::failure::{Fail, Failure, Failures};
 use super::harness::Worker;
 use super::job::{Job, WAIT};
 use super::redis_common as common;
+use super::redis_rs_many as many;
 use super::round::{Batch, Round};
 use crate::strategy::client::Mode;
-use crate::strategy::contract::{Connect, Spec};
+use crate::strategy::contract::{Connect, Spec, Store, Transport};
 
 pub(super) const CLIENT: RustClient = RustClient {
     name: "redis-rs",
     description: "the redis crate for Rust, blocking",
     version: common::VERSION,
+    built_by: None,
+    transports: &Transport::SOCKETS,
     modes,
     set_up,
 };
@@ -25,12 +28,22 @@ fn modes() -> Vec<Mode> {
     let mode = |name: &str, connect, pipeline, description: &str| Mode {
         name: name.to_owned(),
         connect,
+        store: None,
+        transports: Vec::new(),
         pipeline,
         depth_when_asked: false,
+        forks: false,
         default: true,
         demonstration: false,
         options: BTreeMap::new(),
         description: description.to_owned(),
+    };
+    let many = |name: &str, store, over: &str, description: &str| Mode {
+        name: name.to_owned(),
+        store: Some(store),
+        options: BTreeMap::from([(many::OVER.to_owned(), over.into())]),
+        description: description.to_owned(),
+        ..Mode::default()
     };
     vec![
         mode(
@@ -51,10 +64,25 @@ fn modes() -> Vec<Mode> {
             true,
             "one connection, operations in pipelines",
         ),
+        many(
+            "cluster",
+            Store::Cluster,
+            many::CLUSTER,
+            "the crate's client of a Redis Cluster",
+        ),
+        many(
+            "shards",
+            Store::Shards,
+            many::SHARDS,
+            "a connection to each shard, keys spread by ketama",
+        ),
     ]
 }
 
 fn set_up(spec: &Spec) -> Result<Box<dyn Worker>, Fail> {
+    if let Some(over) = spec.options.get(many::OVER) {
+        return many::set_up(spec, over.as_str().unwrap_or_default());
+    }
     let job = Job::new(spec, &[Connect::Once, Connect::PerOp])?;
     let failed = |why: Failure| Fail::connect(&job.server, &why);
     let client = common::address(&job.server)

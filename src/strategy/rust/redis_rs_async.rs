@@ -13,12 +13,14 @@ use super::job::{Job, WAIT};
 use super::redis_common as common;
 use super::round::Round;
 use crate::strategy::client::Mode;
-use crate::strategy::contract::{Connect, Spec};
+use crate::strategy::contract::{Connect, Spec, Transport};
 
 pub(super) const CLIENT: RustClient = RustClient {
     name: "redis-rs-async",
     description: "the redis crate for Rust, multiplexed, on tokio (one thread)",
     version: common::VERSION,
+    built_by: None,
+    transports: &Transport::SOCKETS,
     modes,
     set_up,
 };
@@ -30,8 +32,11 @@ fn modes() -> Vec<Mode> {
     let mode = |name: &str, pipeline, description: &str| Mode {
         name: name.to_owned(),
         connect: Connect::Once,
+        store: None,
+        transports: Vec::new(),
         pipeline,
         depth_when_asked: false,
+        forks: false,
         default: !pipeline,
         demonstration: false,
         options: BTreeMap::new(),

@@ -142,6 +142,7 @@ impl Round {
             elapsed_ns: Nanos::from(end.duration_since(self.started)),
             errors: self.failures.by_kind(redact),
             latency,
+            counter: None,
         }
     }
 }

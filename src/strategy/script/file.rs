@@ -112,10 +112,15 @@ enum WireTransport {
 struct WireMode {
     description: String,
     connect: Connect,
+    server: Option<Spanned<Store>>,
+    #[serde(default)]
+    transports: Vec<WireTransport>,
     #[serde(default)]
     pipeline: bool,
     #[serde(default)]
     default: bool,
+    #[serde(default)]
+    forks: bool,
     #[serde(default)]
     demonstration: bool,
     #[serde(default)]
@@ -154,25 +159,20 @@ fn check(client: WireClient, at: &impl Fn(Range<usize>) -> Place) -> Result<Entr
             return Err(at(command.span()).error(format!("{what} holds a zero byte")));
         }
     }
-    let transports: Vec<Transport> = Transport::ALL
-        .into_iter()
-        .filter(|transport| {
-            client.transports.get_ref().iter().any(|wire| match wire {
-                WireTransport::Tcp => *transport == Transport::Tcp,
-                WireTransport::Unix => *transport == Transport::Unix,
-                WireTransport::Local => *transport == Transport::Local,
-            })
-        })
-        .collect();
+    let transports = in_order(client.transports.get_ref());
     let wrong = match client.server {
         _ if transports.is_empty() => Some("transports is empty; it needs \"tcp\" or \"unix\""),
-        Store::Redis | Store::Memcached if transports.contains(&Transport::Local) => {
+        Store::Redis | Store::Memcached | Store::Cluster | Store::Shards | Store::Twemproxy
+            if transports.contains(&Transport::Local) =>
+        {
             Some("a server is not reached by \"local\", but by \"tcp\" or \"unix\"")
         }
         Store::None if transports != [Transport::Local] => {
             Some("without a server, transports must be exactly [\"local\"]")
         }
-        Store::Redis | Store::Memcached | Store::None => None,
+        Store::Redis | Store::Memcached | Store::Cluster | Store::Shards | Store::Twemproxy | Store::None => {
+            None
+        }
     };
     if let Some(words) = wrong {
         return Err(at(client.transports.span()).error(words));
@@ -185,12 +185,23 @@ fn check(client: WireClient, at: &impl Fn(Range<usize>) -> Place) -> Result<Entr
         .into_inner()
         .into_iter()
         .map(|(name, mode)| {
+            let store = mode.server.as_ref().map(|server| *server.get_ref());
+            if let (Some(server), Some(store)) = (&mode.server, store)
+                && (store == Store::None) != (client.server == Store::None)
+            {
+                return Err(
+                    at(server.span()).error("a mode needs a server when its client does, and only then")
+                );
+            }
             Ok(Mode {
                 name: checked_name(&name, at)?,
                 connect: mode.connect,
+                store,
+                transports: in_order(&mode.transports),
                 pipeline: mode.pipeline,
                 default: mode.default,
                 depth_when_asked: false,
+                forks: mode.forks,
                 demonstration: mode.demonstration,
                 options: mode.options,
                 description: escape(&mode.description, 200),
@@ -210,6 +221,18 @@ fn check(client: WireClient, at: &impl Fn(Range<usize>) -> Place) -> Result<Entr
         modes,
         place: at(client.name.span()),
     })
+}
+
+/// The transports that are named, each once, in their usual order.
+fn in_order(named: &[WireTransport]) -> Vec<Transport> {
+    let is_named = |transport: &Transport| {
+        named.iter().any(|wire| match wire {
+            WireTransport::Tcp => *transport == Transport::Tcp,
+            WireTransport::Unix => *transport == Transport::Unix,
+            WireTransport::Local => *transport == Transport::Local,
+        })
+    };
+    Transport::ALL.into_iter().filter(is_named).collect()
 }
 
 fn checked_name(name: &Spanned<String>, at: &impl Fn(Range<usize>) -> Place) -> Result<String, FileError> {

@@ -33,6 +33,7 @@ const BUILT_IN: &[(&str, &str)] = built_in![
     "node/systally.js",
     "php/apcu.php",
     "php/detect.php",
+    "php/forked_connections.php",
     "php/hiredis_ffi.php",
     "php/memcache.php",
     "php/memcached.php",

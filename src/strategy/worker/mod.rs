@@ -22,8 +22,9 @@ use super::assignment::Assignment;
 use super::contract::{Done, Event, PROTOCOL, Spec};
 use crate::engine::{Engine, EngineError, EngineKind, Exit, Outcome, Request, Session};
 use crate::proc::Root;
+use crate::proc::process::{CpuTime, cpu_time};
 use crate::run::interrupt::Interrupt;
-use crate::units::{Nanos, escape};
+use crate::units::{Nanos, Ops, escape};
 
 /// How long a worker that has closed its standard output may take to end.
 const TO_END: Duration = Duration::from_secs(1);
@@ -60,6 +61,22 @@ pub struct RoundOutcome {
     pub dones: Vec<Done>,
     /// From the first `go` to the last result, as systally's clock saw it.
     pub wall: Nanos,
+    /// User and kernel CPU time of all workers in this time; `None` when it could not be read, or was so
+    /// little that no tick tells the two apart.
+    pub cpu: Option<(Nanos, Nanos)>,
+}
+
+/// User and kernel time between two readings: the exact sum, divided by the ticks.
+fn used(before: &[CpuTime], after: &[CpuTime]) -> Option<(Nanos, Nanos)> {
+    let (mut total, mut user, mut system) = (0u64, 0u64, 0u64);
+    for (before, after) in before.iter().zip(after) {
+        total += after.total.0.saturating_sub(before.total.0);
+        user += after.ticks.0.saturating_sub(before.ticks.0);
+        system += after.ticks.1.saturating_sub(before.ticks.1);
+    }
+    let share = Ops(user + system).per_op(user)?;
+    let user = (total as f64 * share) as u64;
+    Some((Nanos(user), Nanos(total.saturating_sub(user))))
 }
 
 impl Workers {
@@ -128,12 +145,16 @@ impl Workers {
     /// they are in the results.
     pub fn round(&mut self, limit: Duration, interrupt: &Interrupt) -> Result<RoundOutcome, WorkerError> {
         self.between_rounds()?;
+        let before = self.cpu_times();
         let started = Instant::now();
         for channel in &mut self.channels {
             channel.send(b"go\n");
         }
         let events = self.await_all(Phase::Round, limit, interrupt)?;
         let wall = Nanos::from(started.elapsed());
+        let cpu = before
+            .zip(self.cpu_times())
+            .and_then(|(before, after)| used(&before, &after));
         let mut dones = Vec::with_capacity(events.len());
         let mut faults = Vec::new();
         for (worker, event) in events.into_iter().enumerate() {
@@ -144,9 +165,19 @@ impl Workers {
             }
         }
         if faults.is_empty() {
-            return Ok(RoundOutcome { dones, wall });
+            return Ok(RoundOutcome { dones, wall, cpu });
         }
         Err(self.abort(Phase::Round, faults))
+    }
+
+    /// The CPU time of every worker so far.
+    fn cpu_times(&self) -> Option<Vec<CpuTime>> {
+        let root = Root::live();
+        let times = self
+            .channels
+            .iter()
+            .map(|channel| cpu_time(&root, channel.pid).ok());
+        times.collect()
     }
 
     /// Says `exit`, waits until all have ended, `limit` at most, and hands over what the engine counted.

@@ -6,12 +6,12 @@ mod paths;
 mod talk;
 mod waits;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::fds::{Address, Kind, PeerId, Tables, decorated};
 use super::{Gap, LogFacts, MOST_EXAMPLES, MOST_PEERS, OTHER_PEERS, Peer, UNKNOWN_PEER, Wait, args};
-use crate::import::text;
+use crate::import::{Map, text};
 use crate::units::Nanos;
 
 pub(crate) use class::Class;
@@ -71,14 +71,14 @@ struct Thread {
 #[derive(Debug, Default)]
 pub(crate) struct Collector {
     facts: LogFacts,
-    threads: HashMap<u32, Thread>,
+    threads: Map<u32, Thread>,
     /// Processes and threads seen so far.
     pub(crate) seen: u64,
     tables: Tables,
     peers: Vec<(String, Peer)>,
-    peer_ids: HashMap<String, PeerId>,
-    paths: HashMap<Vec<u8>, (u64, u64)>,
-    sleeps: HashMap<u64, u64>,
+    peer_ids: Map<String, PeerId>,
+    paths: Map<Vec<u8>, (u64, u64)>,
+    sleeps: Map<u64, u64>,
     cloning: Vec<(u32, bool)>,
     first_at: Option<u64>,
     last_at: u64,
@@ -180,7 +180,11 @@ impl Collector {
 
     fn child_table(&mut self, parent: u32, shares: bool) -> Option<usize> {
         let of = self.threads.get(&parent)?.table?;
-        if shares { Some(of) } else { self.tables.copy(of) }
+        if shares {
+            Some(self.tables.share(of))
+        } else {
+            self.tables.copy(of)
+        }
     }
 
     /// A thread has ended.
@@ -191,10 +195,8 @@ impl Collector {
         let Some(thread) = self.threads.remove(&pid) else {
             return;
         };
-        if let Some(table) = thread.table
-            && !self.threads.values().any(|t| t.table == Some(table))
-        {
-            self.tables.drop_table(table);
+        if let Some(table) = thread.table {
+            self.tables.release(table);
         }
     }
 

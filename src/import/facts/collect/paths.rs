@@ -1,11 +1,11 @@
 //! Files that are opened or asked about.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use super::super::fds::{Fd, Kind};
 use super::super::{MOST_EXAMPLES, args};
 use super::{Call, Class, Collector, positive};
-use crate::import::text;
+use crate::import::{Map, text};
 
 /// Different paths whose counts are kept.
 const MOST_PATHS: usize = 512;
@@ -62,7 +62,7 @@ impl Collector {
 
 /// The paths with the highest counts, those asked for once left out.
 pub(super) fn most(
-    paths: &HashMap<Vec<u8>, (u64, u64)>,
+    paths: &Map<Vec<u8>, (u64, u64)>,
     by: impl Fn(&(u64, u64)) -> u64,
 ) -> BTreeMap<String, u64> {
     let mut list: Vec<(&Vec<u8>, u64)> = paths

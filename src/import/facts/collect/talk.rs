@@ -113,6 +113,7 @@ impl Collector {
         if let Some(peer) = self.peer(peer_id) {
             peer.sends += 1;
             peer.sent_bytes += bytes;
+            peer.largest_send = peer.largest_send.max(bytes);
             peer.commands += commands;
             peer.deepest_pipeline = peer.deepest_pipeline.max(depth);
             peer.without_nodelay += u64::from(missing_nodelay && !peer.unix);

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use crate::engine::Window;
+use super::Window;
 use crate::tally::Phase;
 use crate::units::Nanos;
 

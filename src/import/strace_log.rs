@@ -1,11 +1,9 @@
 //! Logs of `strace`: one line per call, or two when another thread's line came between.
 //!
-//! Works on bytes, line by line. What a line is, is found in [`scan`]; this file puts halves together,
+//! Works on bytes, line by line. What a line is, is found in [`crate::foreign::strace`]; this file puts halves together,
 //! counts, and hands each whole call to the [`Collector`].
 
-mod scan;
-
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io::BufRead;
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -14,14 +12,17 @@ use super::facts::collect::{Call, Class, Collector};
 use super::model::{Imported, ImportedTable, TimeKind};
 use super::names::{NameId, Names};
 use super::strace_summary::{Flavour, TableParser, Took, complaint_note};
-use super::{Head, ImportError, ImportFormat, Importer, Sniff, lines, nothing_of, text};
-use scan::{Event, Outcome, Prefix, Stamp};
+use super::{Head, ImportError, ImportFormat, Importer, Map, Sniff, lines, nothing_of, text};
+use crate::foreign::strace::{self as scan, Event, Outcome, Prefix, Stamp};
 
 /// Bytes of the first half of a call that are kept for the second.
 const HALF: usize = 4 << 10;
 /// Bytes and lines of a call that something printed into.
 const BROKEN: usize = 64 << 10;
 const BROKEN_LINES: u64 = 64;
+/// Of those, how many are looked through for the one that a line without a pid resumes: it is the last
+/// thread left, so there are few.
+const MOST_SEARCHED: usize = 64;
 /// Threads that may be inside a call at one time.
 const MOST_PENDING: usize = 65_536;
 
@@ -73,9 +74,9 @@ struct Broken {
 pub(super) struct Session {
     names: Names,
     collector: Collector,
-    pending: HashMap<u32, Pending>,
+    pending: BTreeMap<u32, Pending>,
     broken: Option<Broken>,
-    modes: HashMap<u32, Rc<str>>,
+    modes: Map<u32, Rc<str>>,
     /// The thread that lines without a pid belong to, once its pid is known.
     main: Option<u32>,
     unprefixed: bool,
@@ -342,6 +343,18 @@ impl Session {
                 self.collector.gone(pid, killed_by.as_deref());
                 self.modes.remove(&pid);
             }
+            Event::Superseded(other) => {
+                let pid = self.thread(prefix);
+                let other = self.thread(Prefix {
+                    pid: Some(other),
+                    ..prefix
+                });
+                self.drop_pending(pid);
+                // Its exec returns under the number that it has taken over.
+                if let Some(pending) = self.pending.remove(&other) {
+                    self.pending.insert(pid, pending);
+                }
+            }
             Event::Mode(pid, mode) => {
                 let pid = match pid {
                     Some(pid) if self.collector.knows(pid) => pid,
@@ -488,6 +501,7 @@ impl Session {
             if let Some(other) = self
                 .pending
                 .iter()
+                .take(MOST_SEARCHED)
                 .find_map(|(other, pending)| same(&pending, names).then_some(*other))
             {
                 pid = other;
@@ -530,7 +544,7 @@ impl Session {
         if self.names.total() == 0 && self.complaints == 0 {
             return Err(nothing_of(ImportFormat::StraceLog, &imported.unknown_lines));
         }
-        for (_, pending) in self.pending.drain() {
+        for pending in std::mem::take(&mut self.pending).into_values() {
             if let Some(counts) = self.names.of(pending.id) {
                 counts.unfinished += 1;
             }

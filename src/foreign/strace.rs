@@ -1,13 +1,14 @@
-//! One line of an strace log, taken apart without copying anything.
+//! One line of an strace log, taken apart without copying anything: for the importer of logs, and for the
+//! engine that drives strace.
 
 use memchr::{memchr, memchr2, memmem, memrchr};
 
-use super::super::facts::args::end_of_string;
-use super::super::{number, text};
+use super::quoted::end_of_string;
+use super::{number, text};
 
 /// When a line was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stamp {
+pub(crate) enum Stamp {
     /// Nanoseconds since midnight (`-t`, `-tt`).
     OfDay(u64),
     /// Nanoseconds since 1970 (`-ttt`).
@@ -18,16 +19,16 @@ pub(super) enum Stamp {
 
 /// What stands before the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Prefix {
+pub(crate) struct Prefix {
     /// Thread id, from `[pid 7]` or from the first column of a `-o` file.
-    pub(super) pid: Option<u32>,
+    pub(crate) pid: Option<u32>,
     /// Time stamp; with `-r -t` the absolute one.
-    pub(super) stamp: Option<Stamp>,
+    pub(crate) stamp: Option<Stamp>,
 }
 
 /// What a line tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Event<'a> {
+pub(crate) enum Event<'a> {
     /// A whole call.
     Call(&'a [u8], &'a [u8], Outcome<'a>),
     /// The beginning of a call that another thread's line cut short.
@@ -40,6 +41,9 @@ pub(super) enum Event<'a> {
     Signal(&'a [u8]),
     /// The thread ended; the signal that killed it, if one did.
     Gone(Option<&'a [u8]>),
+    /// The process was replaced by an exec of another of its threads, which goes on under the number of
+    /// this line; the other one's number.
+    Superseded(u32),
     /// The process runs in another mode from here on (`32 bit`, `x32`).
     Mode(Option<u32>, &'a [u8]),
     /// A message of strace, a stack line: known, and no call.
@@ -52,22 +56,22 @@ pub(super) enum Event<'a> {
 
 /// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Outcome<'a> {
+pub(crate) struct Outcome<'a> {
     /// The value returned; `None` for `?`.
-    pub(super) ret: Option<i64>,
+    pub(crate) ret: Option<i64>,
     /// The errno's name (`EAGAIN`), or a bare number.
-    pub(super) errno: Option<&'a [u8]>,
+    pub(crate) errno: Option<&'a [u8]>,
     /// The call failed without a name for why.
-    pub(super) failed: bool,
+    pub(crate) failed: bool,
     /// What stands behind the value.
-    pub(super) tail: &'a [u8],
+    pub(crate) tail: &'a [u8],
     /// The duration (`-T`) in nanoseconds.
-    pub(super) took: Option<u64>,
+    pub(crate) took: Option<u64>,
 }
 
 impl Outcome<'_> {
     /// Whether the call failed, restarts included.
-    pub(super) fn is_error(&self) -> bool {
+    pub(crate) fn is_error(&self) -> bool {
         self.failed || self.errno.is_some()
     }
 }
@@ -84,7 +88,7 @@ fn digits(text: &[u8]) -> usize {
 }
 
 /// Takes the columns before the call off a line.
-pub(super) fn prefix(line: &[u8]) -> (Prefix, &[u8]) {
+pub(crate) fn prefix(line: &[u8]) -> (Prefix, &[u8]) {
     let mut prefix = Prefix::default();
     let mut rest = skip_spaces(line);
     // Five columns at most: pid, security context, two stamps, instruction pointer or call number.
@@ -202,7 +206,7 @@ fn bracket_column<'a>(prefix: &mut Prefix, line: &'a [u8]) -> Option<&'a [u8]> {
 }
 
 /// What the line tells, after its [`prefix`].
-pub(super) fn event(body: &[u8]) -> Event<'_> {
+pub(crate) fn event(body: &[u8]) -> Event<'_> {
     match body.first() {
         Some(b'<') => resumed(body).unwrap_or(Event::Unknown),
         Some(b'+') => exit(body).unwrap_or(Event::Unknown),
@@ -216,11 +220,11 @@ pub(super) fn event(body: &[u8]) -> Event<'_> {
             if let Some(message) = body.strip_prefix(b"strace: ") {
                 return match mode(message) {
                     Some(event) => event,
-                    None if super::super::strace_summary::is_notice(body) => Event::Aside,
+                    None if is_notice(body) => Event::Aside,
                     None => Event::Complaint(message),
                 };
             }
-            if body.starts_with(b"Process ") && super::super::strace_summary::is_notice(body) {
+            if body.starts_with(b"Process ") && is_notice(body) {
                 return Event::Aside;
             }
             Event::Unknown
@@ -383,6 +387,11 @@ fn exit(body: &[u8]) -> Option<Event<'_>> {
         let end = rest.iter().position(|b| *b == b' ').unwrap_or(rest.len());
         return Some(Event::Gone(Some(&rest[..end])));
     }
+    if let Some(rest) = inner.strip_prefix(b"superseded by execve in pid ")
+        && let Some(pid) = number::uint(&rest[..digits(rest)]).and_then(|n| u32::try_from(n).ok())
+    {
+        return Some(Event::Superseded(pid));
+    }
     Some(Event::Gone(None))
 }
 
@@ -410,7 +419,7 @@ fn mode(body: &[u8]) -> Option<Event<'_>> {
 
 /// Where in a line a message of strace breaks into it: `clone3(…strace: Process 102 attached`,
 /// `clone(Process 15 attached`.
-pub(super) fn inner_notice(line: &[u8]) -> Option<usize> {
+pub(crate) fn inner_notice(line: &[u8]) -> Option<usize> {
     if !line.ends_with(b"ttached") && !line.ends_with(b"etached") {
         return None;
     }
@@ -425,6 +434,32 @@ pub(super) fn inner_notice(line: &[u8]) -> Option<usize> {
             .strip_suffix(b"strace: ")
             .map_or(at, |before| before.len()),
     )
+}
+
+/// strace's own messages about processes and modes.
+pub(crate) fn is_notice(line: &[u8]) -> bool {
+    let line = text::trim(line);
+    let line = line.strip_prefix(b"strace: ").unwrap_or(line);
+    let digits_then = |rest: &[u8]| {
+        let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+        digits > 0
+            && [
+                " attached",
+                " detached",
+                " resumed",
+                " suspended",
+                " runs in ",
+                " exited",
+            ]
+            .iter()
+            .any(|word| rest[digits..].starts_with(word.as_bytes()))
+    };
+    match line.strip_prefix(b"Process ") {
+        Some(rest) => digits_then(rest),
+        None => line
+            .strip_prefix(b"[ Process PID=")
+            .is_some_and(|rest| rest.starts_with(b" ") || digits_then(rest)),
+    }
 }
 
 #[cfg(test)]
@@ -555,6 +590,10 @@ mod tests {
             Event::Resumed(b"", _, _)
         ));
         assert!(matches!(parsed("+++ exited with 0 +++").1, Event::Gone(None)));
+        assert_eq!(
+            parsed("+++ superseded by execve in pid 27044 +++").1,
+            Event::Superseded(27_044)
+        );
         assert!(matches!(
             parsed("+++ killed by SIGKILL (core dumped) +++").1,
             Event::Gone(Some(b"SIGKILL"))

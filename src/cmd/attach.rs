@@ -1,0 +1,246 @@
+//! `systally count -p`: counts programs that are running already.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, anyhow};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+
+use crate::engine::{self, Attachment, Availability, EngineKind, Finder, Request};
+use crate::proc::Root;
+use crate::proc::processes::{self, NamePattern};
+use crate::sys::process::is_ignored;
+use crate::units::{Nanos, Ops, escape};
+
+use super::count::{CountArgs, engine_error};
+use super::count_result::{self, Finished};
+use super::count_server::Watch;
+use super::{Code, CommandError, CommandResult, WithCode, warn};
+
+/// Processes that are named one by one in messages.
+const NAMED: usize = 5;
+
+/// Attaches, counts until the time is over or somebody says so, detaches and prints the table.
+///
+/// # Errors
+/// Processes that do not exist (usage) or may not be counted (6).
+pub(super) fn run(args: &CountArgs, request: &Request, mut watch: Option<Watch>) -> CommandResult {
+    let root = Root::live();
+    let wanted = Wanted::new(args, &root)?;
+    let engine = engine::engine(args.engine.kind());
+    if engine.kind() != EngineKind::Ptrace
+        && let Availability::Unavailable { why, fix } = engine.availability()
+    {
+        return Err(anyhow!("cannot count: {why}; {fix}")).code(Code::CannotMeasure);
+    }
+    let stop = stop_flag()?;
+    let find: Finder = {
+        let (wanted, root) = (wanted.clone(), root.clone());
+        Arc::new(move || wanted.find(&root))
+    };
+    let mut attachment = engine.attach(find, request).map_err(engine_error)?;
+    let names = names(&root, attachment.processes());
+    for refusal in attachment.refused() {
+        warn(&format!(
+            "systally: not counted: {}; {}",
+            refusal.why, refusal.fix
+        ));
+    }
+    let until = match args.span {
+        Some(span) => format!("for {}", Nanos::from(span)),
+        None => "until Ctrl-C".to_owned(),
+    };
+    warn(&format!(
+        "systally: counting {names}, by {}, {until}",
+        engine.kind()
+    ));
+    let began = std::time::Instant::now();
+    // Nothing more to do about the processes when the server fails here: dropping lets them go.
+    if let Some(watch) = &mut watch {
+        watch.begin()?;
+    }
+    attachment
+        .wait(args.span, &|| stop.load(Ordering::Relaxed))
+        .map_err(engine_error)?;
+    let served = watch.map(Watch::end);
+    let elapsed = Nanos::from(began.elapsed());
+    let finished = finished(args, &names, attachment, elapsed, served)?;
+    let incomplete = finished.settings.contains_key("refused");
+    count_result::show(args, request, finished)?;
+    Ok(if incomplete { Code::Incomplete } else { Code::Ok })
+}
+
+fn finished(
+    args: &CountArgs,
+    names: &str,
+    attachment: Box<dyn Attachment>,
+    elapsed: Nanos,
+    served: Option<super::count_server::Served>,
+) -> Result<Finished, CommandError> {
+    let list = |pids: &mut dyn Iterator<Item = i32>| {
+        let pids: Vec<String> = pids.map(|pid| pid.to_string()).collect();
+        pids.join(",")
+    };
+    let mut settings = BTreeMap::from([(
+        "pid".to_owned(),
+        list(&mut attachment.processes().iter().copied()),
+    )]);
+    if let Some(span) = args.span {
+        settings.insert("for".to_owned(), format!("{}ms", span.as_millis()));
+    }
+    if !attachment.refused().is_empty() {
+        settings.insert(
+            "refused".to_owned(),
+            list(&mut attachment.refused().iter().map(|refusal| refusal.pid)),
+        );
+    }
+    let over = args.span.is_some_and(|span| elapsed < Nanos::from(span));
+    let processes = attachment.processes().to_vec();
+    let mut outcome = attachment.detach().map_err(engine_error)?;
+    let root = Root::live();
+    if over && !processes.iter().any(|pid| alive(&root, *pid)) {
+        outcome
+            .notes
+            .push(format!("all counted processes had ended after {elapsed}"));
+    }
+    if args.engine.kind() == EngineKind::Ptrace {
+        outcome.notes.push(
+            "the program was slowed down while it was counted; with CAP_BPF and CAP_PERFMON, --engine bpf counts a \
+             running program at nearly full speed"
+                .to_owned(),
+        );
+    }
+    Ok(Finished {
+        name: names.to_owned(),
+        settings,
+        outcome,
+        ops: args
+            .ops
+            .map(Ops)
+            .or(served.as_ref().and_then(|served| served.ops)),
+        elapsed,
+        served,
+    })
+}
+
+fn alive(root: &Root, pid: i32) -> bool {
+    crate::proc::process::is_alive(root, pid).unwrap_or(false)
+}
+
+/// What was asked for, to be looked for again and again.
+#[derive(Debug, Clone)]
+struct Wanted {
+    pids: BTreeSet<i32>,
+    names: Vec<NamePattern>,
+    cgroups: Vec<String>,
+    tree: bool,
+}
+
+impl Wanted {
+    /// Makes sure that something is there to begin with.
+    fn new(args: &CountArgs, root: &Root) -> Result<Wanted, CommandError> {
+        let mut pids = BTreeSet::new();
+        for pid in args.pid.iter().flat_map(|pids| pids.0.iter().copied()) {
+            match processes::process_of(root, pid) {
+                Some(process) if process == own_pid() => {
+                    return Err(anyhow!("-p {pid} is systally itself")).code(Code::Usage);
+                }
+                Some(process) => {
+                    pids.insert(process);
+                }
+                None => warn(&format!("systally: there is no process {pid}")),
+            }
+        }
+        let names = args
+            .name
+            .iter()
+            .map(|glob| {
+                NamePattern::new(glob)
+                    .ok_or_else(|| anyhow!("--name {}: the brackets hold nothing possible", escape(glob, 80)))
+            })
+            .collect::<Result<_, _>>()
+            .code(Code::Usage)?;
+        let wanted = Wanted {
+            pids,
+            names,
+            cgroups: args.cgroup.clone(),
+            tree: args.tree,
+        };
+        for group in &wanted.cgroups {
+            processes::in_cgroup(root, group)
+                .with_context(|| format!("--cgroup {}", escape(group, 200)))
+                .code(Code::Usage)?;
+        }
+        if wanted.find(root).is_empty() {
+            return Err(anyhow!("there is no process to attach to{}", nearly(args, root))).code(Code::Usage);
+        }
+        Ok(wanted)
+    }
+
+    /// The processes that are there now, never systally itself.
+    fn find(&self, root: &Root) -> Vec<i32> {
+        let mut found: Vec<i32> = self.pids.iter().copied().collect();
+        if !self.names.is_empty() {
+            let fits = |pid: &i32| self.names.iter().any(|name| name.fits(root, *pid));
+            found.extend(processes::all(root).into_iter().filter(fits));
+        }
+        for group in &self.cgroups {
+            // It was there a moment ago; an empty one may be removed.
+            found.extend(processes::in_cgroup(root, group).unwrap_or_default());
+        }
+        if self.tree {
+            found = processes::with_descendants(root, &found);
+        }
+        let mut seen = BTreeSet::from([own_pid()]);
+        found.retain(|pid| seen.insert(*pid));
+        found
+    }
+}
+
+fn own_pid() -> i32 {
+    std::process::id() as i32
+}
+
+/// What a name that fits nothing may have been meant to be.
+fn nearly(args: &CountArgs, root: &Root) -> String {
+    for glob in &args.name {
+        let wider = NamePattern::new(&format!("*{glob}*"));
+        let fits =
+            |pid: &i32| *pid != own_pid() && wider.as_ref().is_some_and(|wider| wider.fits(root, *pid));
+        if let Some(pid) = processes::all(root).into_iter().find(fits) {
+            return format!(
+                ": none is named {}, but {} would be found by --name '*{}*'",
+                escape(glob, 80),
+                names(root, &[pid]),
+                escape(glob, 80)
+            );
+        }
+    }
+    String::new()
+}
+
+/// Processes in words: `php-fpm8.2 (pid 12) and 3 others`.
+fn names(root: &Root, pids: &[i32]) -> String {
+    let name = |pid: &i32| match processes::name(root, *pid) {
+        name if name.is_empty() => format!("pid {pid}"),
+        name => format!("{} (pid {pid})", escape(&name, 40)),
+    };
+    let named: Vec<String> = pids.iter().take(NAMED).map(name).collect();
+    match pids.len() - named.len() {
+        0 => named.join(", "),
+        1 => format!("{} and one more process", named.join(", ")),
+        more => format!("{} and {more} more processes", named.join(", ")),
+    }
+}
+
+/// A flag that Ctrl-C and its kin set. What systally was told to ignore (nohup) stays ignored.
+fn stop_flag() -> Result<Arc<AtomicBool>, CommandError> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
+        if !is_ignored(signal) {
+            signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot handle signals")?;
+        }
+    }
+    Ok(stop)
+}

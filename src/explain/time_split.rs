@@ -1,0 +1,325 @@
+//! TIME_SPLIT for systally's own runs: what the time of an operation is made of, and who is the bottleneck.
+//! The code is described in [`super::trace`].
+
+use serde_json::json;
+
+use super::finding::{Doc, Finding, Rule, Severity};
+use super::row::{FUTEX, RECEIVES, Row, SLEEPS, WAITS, round2};
+use crate::record::{Kind, Record};
+use crate::units::{Nanos, total};
+
+pub(super) struct TimeSplit;
+
+/// Rows that are told in words; all are in the evidence.
+const MOST_ROWS: usize = 12;
+/// Less time than this is not worth a split, and its CPU time is only a few ticks.
+const LEAST: Nanos = Nanos(200_000_000);
+/// Other calls that wait, for neither a server nor a time.
+const OTHER_WAITS: &[&str] = &["wait4", "waitid", "pause", "rt_sigtimedwait", "rt_sigsuspend"];
+
+impl Rule for TimeSplit {
+    fn docs(&self) -> &'static [Doc] {
+        &[]
+    }
+
+    fn check(&self, record: &Record) -> Vec<Finding> {
+        match record.kind {
+            Kind::Bench => bench(record).into_iter().collect(),
+            Kind::Count => Row::run(record).filter_map(|row| counted(&row)).collect(),
+            Kind::Import | Kind::Preflight => Vec::new(),
+        }
+    }
+}
+
+/// Who keeps an operation from being faster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bound {
+    /// The loop that every worker has around its client.
+    Harness,
+    /// The client's process.
+    Client,
+    /// The server's commands.
+    Server,
+    /// The way to the server: the kernel, the network, the server's own reading and writing, a free CPU.
+    Waiting,
+    /// Locks, sleeps, other threads.
+    Elsewhere,
+    /// Nothing has most of it.
+    Mixed,
+}
+
+impl Bound {
+    fn words(self) -> &'static str {
+        match self {
+            Bound::Harness => "harness-bound",
+            Bound::Client => "client-bound",
+            Bound::Server => "server-bound",
+            Bound::Waiting => "waits for replies",
+            Bound::Elsewhere => "waits for something else than the server",
+            Bound::Mixed => "no part has most of it",
+        }
+    }
+}
+
+/// The time of one operation on one worker, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Split {
+    wall: f64,
+    user: f64,
+    kernel: f64,
+    for_server: f64,
+    for_else: f64,
+    /// The server's own time in the command.
+    server: Option<f64>,
+    /// Share of the time in which the server was in commands.
+    server_busy: Option<f64>,
+}
+
+impl Split {
+    fn of(row: &Row<'_>) -> Option<Split> {
+        let rounds = &row.timed()?.rounds;
+        let sum = |part: fn(&crate::record::Round) -> Option<u64>| -> Option<f64> {
+            let parts: Option<Vec<u64>> = rounds.iter().map(part).collect();
+            Some(total(parts?) as f64)
+        };
+        let ops = total(rounds.iter().map(|round| round.ops.0)) as f64;
+        let span = total(rounds.iter().map(|round| round.elapsed.0));
+        let wall = span as f64 * f64::from(row.result.axes.clients.max(1));
+        if ops == 0.0 || span < LEAST.0 {
+            return None;
+        }
+        let user = sum(|round| Some(round.cpu?.0.0))? / ops;
+        let kernel = sum(|round| Some(round.cpu?.1.0))? / ops;
+        let busy = sum(|round| Some(round.server.known()?.busy?.0));
+        let wall_per_op = wall / ops;
+        // CPU time is read around the round, which is a little longer than the workers' own time.
+        let waiting = (wall_per_op - user - kernel).max(0.0);
+        let elsewhere = waiting * share_elsewhere(row);
+        Some(Split {
+            wall: wall_per_op,
+            user,
+            kernel,
+            for_server: waiting - elsewhere,
+            for_else: elsewhere,
+            server: busy.map(|busy| busy / ops),
+            server_busy: busy.map(|busy| busy / span as f64),
+        })
+    }
+
+    fn bound(&self, noop: Option<f64>) -> Bound {
+        let share = |part: f64| part / self.wall;
+        if noop.is_some_and(|noop| share(noop) >= 0.5) {
+            Bound::Harness
+        } else if self.server_busy.is_some_and(|busy| busy >= 0.6) {
+            Bound::Server
+        } else if share(self.user + self.kernel) >= 0.6 {
+            Bound::Client
+        } else if share(self.for_else) >= 0.4 {
+            Bound::Elsewhere
+        } else if share(self.for_server) >= 0.5 {
+            Bound::Waiting
+        } else {
+            Bound::Mixed
+        }
+    }
+}
+
+/// How much of the waiting in the counted pass was for something else than a descriptor.
+fn share_elsewhere(row: &Row<'_>) -> f64 {
+    let server = row.loop_wall(WAITS).zip(row.loop_wall(RECEIVES));
+    let other = [SLEEPS, FUTEX, OTHER_WAITS].map(|calls| row.loop_wall(calls).unwrap_or_default().0);
+    let other = total(other) as f64;
+    match server {
+        Some((waits, receives)) if other > 0.0 => other / (other + (waits + receives).0 as f64),
+        _ => 0.0,
+    }
+}
+
+fn bench(record: &Record) -> Option<Finding> {
+    let rows: Vec<(Row<'_>, Split)> = Row::run(record)
+        .filter_map(|row| Some((row, Split::of(&row)?)))
+        .collect();
+    let is_noop = |row: &Row<'_>| row.name().split('/').next() == Some("noop");
+    let noop = rows
+        .iter()
+        .find(|(row, _)| is_noop(row))
+        .map(|(_, split)| split.wall);
+    let rows: Vec<_> = rows.into_iter().filter(|(row, _)| !is_noop(row)).collect();
+    let mut finding = Finding::about_all("TIME_SPLIT", Severity::Info);
+    let mut texts = Vec::new();
+    for (row, split) in &rows {
+        let bound = split.bound(noop);
+        let us = |part: f64| round2(part / 1e3);
+        let axes = &row.result.axes;
+        let name = format!("{} {} P{} c{}", row.name(), axes.op, axes.pipeline, axes.clients);
+        finding = finding.with(
+            &name,
+            json!({
+                "wall_us": us(split.wall), "user_us": us(split.user), "kernel_us": us(split.kernel),
+                "waiting_for_server_us": us(split.for_server), "waiting_for_else_us": us(split.for_else),
+                "server_command_us": split.server.map(us), "bound": bound.words(),
+            }),
+        );
+        let shown = |part: f64| Nanos(part as u64).to_string();
+        let server = split.server.map_or_else(|| "not told".to_owned(), &shown);
+        let elsewhere = if split.for_else / split.wall >= 0.01 {
+            format!(", waiting for something else {}", shown(split.for_else))
+        } else {
+            String::new()
+        };
+        texts.push(format!(
+            "{} {} = user {} + kernel {} + waiting {}{elsewhere} (the server's own {server}): {}",
+            row.name(),
+            shown(split.wall),
+            shown(split.user),
+            shown(split.kernel),
+            shown(split.for_server),
+            bound.words()
+        ));
+    }
+    if texts.is_empty() {
+        return None;
+    }
+    let more = texts.len().saturating_sub(MOST_ROWS);
+    texts.truncate(MOST_ROWS);
+    if more > 0 {
+        texts.push(format!("and {more} more rows in the record"));
+    }
+    let harness = if noop.is_none() {
+        "; how much of the client's part is the workers' own loop is not known without a row of noop"
+    } else {
+        ""
+    };
+    Some(
+        finding
+            .says(format!("time per operation, untraced: {}{harness}", texts.join("; ")))
+            .try_next(
+                "client-bound: profile the client (perf, a profiler of its language); waits for replies: fewer round trips \
+                 (pipelining), a UNIX socket, free CPUs; server-bound: cheaper commands or more servers",
+            ),
+    )
+}
+
+/// A counted program: under the tracer, so only coarse.
+fn counted(row: &Row<'_>) -> Option<Finding> {
+    let counted = row.counted()?;
+    let (user, kernel) = *counted.cpu.known()?;
+    let wall = counted.elapsed;
+    let sockets = row.loop_wall(WAITS)?
+        + row.loop_wall(RECEIVES)?
+        + row.loop_wall(&["connect", "accept", "accept4"])?;
+    let other = [SLEEPS, FUTEX, OTHER_WAITS]
+        .iter()
+        .try_fold(Nanos(0), |sum, calls| Some(sum + row.loop_wall(calls)?))?;
+    if wall < LEAST {
+        return None;
+    }
+    let share = |part: Nanos| part.0 as f64 / wall.0 as f64;
+    let verdict = if share(sockets) >= 0.6 {
+        "it mostly waits for descriptors (a server, a pipe, input)"
+    } else if share(other) >= 0.6 {
+        "it mostly waits for time, threads or children, not for a server"
+    } else if share(user) >= 0.6 {
+        "it mostly computes: system calls are not the cause"
+    } else if share(user + kernel) >= 0.6 {
+        "it mostly works, a good part of it in the kernel (tracing adds to that)"
+    } else {
+        "no part has most of it"
+    };
+    let sleeps = row.loop_wall(SLEEPS).unwrap_or_default();
+    let in_sleeps = if sleeps.0 > 0 {
+        format!(" ({sleeps} of it in sleeps)")
+    } else {
+        String::new()
+    };
+    Some(
+        Finding::about(row, "TIME_SPLIT", Severity::Info)
+            .with("wall_ms", round2(wall.0 as f64 / 1e6))
+            .with("user_ms", round2(user.0 as f64 / 1e6))
+            .with("kernel_ms", round2(kernel.0 as f64 / 1e6))
+            .with("waiting_for_descriptors_ms", round2(sockets.0 as f64 / 1e6))
+            .with("waiting_for_else_ms", round2(other.0 as f64 / 1e6))
+            .says(format!(
+                "of {wall} under the tracer, {user} were user CPU time and {kernel} kernel CPU time; waits for descriptors took \
+                 {sockets}, other waits {other}{in_sleeps}, all threads together: {verdict}"
+            ))
+            .try_next("mostly waiting: look at what it waits for; mostly user time: profile the program"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explain::testing::{empty, explained, round, row, set_call_time, set_rounds};
+    use crate::record::StrategyResult;
+    use crate::units::{Measured, Ops};
+
+    /// 10,000 operations in a second.
+    fn split(name: &str, user_ms: u64, kernel_ms: u64, server_ms: u64) -> StrategyResult {
+        let mut result = row(name);
+        let mut one = round(10_000, 10_000, 10_000);
+        one.elapsed = Nanos(1_000_000_000);
+        one.cpu = Some((Nanos(user_ms * 1_000_000), Nanos(kernel_ms * 1_000_000)));
+        if let Measured::Known(view) = &mut one.server {
+            view.busy = Some(Nanos(server_ms * 1_000_000));
+        }
+        set_rounds(&mut result, vec![one], 10_000.0);
+        result
+    }
+
+    fn bound(row: StrategyResult, noop: Option<StrategyResult>) -> String {
+        let mut record = empty();
+        let name = format!("{} get P1 c1", row.name);
+        record.strategies.push(row);
+        record.strategies.extend(noop);
+        let found = explained(&record);
+        let split = found.iter().find(|finding| finding.code == "TIME_SPLIT").unwrap();
+        split.evidence[&name]["bound"].as_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn the_bottleneck_is_named() {
+        assert_eq!(
+            bound(split("redis-py/persistent/tcp", 700, 200, 20), None),
+            "client-bound"
+        );
+        assert_eq!(
+            bound(split("raw/persistent/tcp", 100, 200, 20), None),
+            "waits for replies"
+        );
+        assert_eq!(
+            bound(split("raw/persistent/tcp", 100, 200, 800), None),
+            "server-bound"
+        );
+        let mut noop = split("noop/none/local", 900, 0, 0);
+        set_rounds(
+            &mut noop,
+            vec![crate::record::Round {
+                ops: Ops(15_000),
+                elapsed: Nanos(1_000_000_000),
+                cpu: Some((Nanos(900_000_000), Nanos(0))),
+                ..round(1, 1, 1)
+            }],
+            15_000.0,
+        );
+        assert_eq!(
+            bound(split("redis-py/persistent/tcp", 700, 200, 20), Some(noop)),
+            "harness-bound"
+        );
+    }
+
+    #[test]
+    fn waiting_for_sleeps_is_not_waiting_for_the_server() {
+        let mut sleeper = split("phpredis/persistent/tcp", 50, 50, 10);
+        set_call_time(&mut sleeper, "clock_nanosleep", Nanos(900));
+        set_call_time(&mut sleeper, "recvfrom", Nanos(100));
+        assert_eq!(bound(sleeper, None), "waits for something else than the server");
+    }
+
+    #[test]
+    fn short_runs_and_unread_cpu_times_have_no_split() {
+        let mut record = empty();
+        record.strategies.push(row("raw/persistent/tcp"));
+        assert_eq!(explained(&record), []);
+    }
+}

@@ -1,0 +1,199 @@
+//! Which processes there are: by name, by descent, by control group.
+
+use std::collections::BTreeMap;
+
+use regex::Regex;
+
+use super::sysctl::whole;
+use super::{ReadError, Root};
+
+/// The ids of all processes that can be seen from here, ascending.
+pub fn all(root: &Root) -> Vec<i32> {
+    let names = root.list("proc").unwrap_or_default();
+    let mut pids: Vec<i32> = names.iter().filter_map(|name| number(name)).collect();
+    pids.sort_unstable();
+    pids
+}
+
+fn number(text: &str) -> Option<i32> {
+    whole(text)
+        .and_then(|pid| i32::try_from(pid).ok())
+        .filter(|pid| *pid > 0)
+}
+
+/// The process that a process or thread id belongs to; `None` when there is no such thread.
+pub fn process_of(root: &Root, tid: i32) -> Option<i32> {
+    number(field(&root.read(&format!("proc/{tid}/status")).ok()?, "Tgid:")?)
+}
+
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .map(str::trim)
+}
+
+/// These processes and all that descend from them, as far as their parents still live.
+pub fn with_descendants(root: &Root, of: &[i32]) -> Vec<i32> {
+    let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+    for pid in all(root) {
+        let status = root.read(&format!("proc/{pid}/status")).unwrap_or_default();
+        if let Some(parent) = field(&status, "PPid:").and_then(number) {
+            children.entry(parent).or_default().push(pid);
+        }
+    }
+    let mut found = of.to_vec();
+    let mut next = 0;
+    while let Some(pid) = found.get(next).copied() {
+        next += 1;
+        for child in children.remove(&pid).unwrap_or_default() {
+            if !found.contains(&child) {
+                found.push(child);
+            }
+        }
+    }
+    found
+}
+
+/// The name that the kernel has for a process, which is cut at 15 bytes and may have been set by the
+/// process itself; empty when it has ended.
+pub fn name(root: &Root, pid: i32) -> String {
+    let comm = root.read(&format!("proc/{pid}/comm")).unwrap_or_default();
+    comm.trim_end_matches('\n').to_owned()
+}
+
+/// A name or a pattern of names as shells have them: `*`, `?`, `[a-z]`.
+#[derive(Debug, Clone)]
+pub struct NamePattern(Regex);
+
+impl NamePattern {
+    /// Reads one; `None` when brackets hold something impossible.
+    pub fn new(glob: &str) -> Option<NamePattern> {
+        let mut pattern = String::from("(?s)^");
+        let mut rest = glob.chars();
+        while let Some(c) = rest.next() {
+            match c {
+                '*' => pattern.push_str(".*"),
+                '?' => pattern.push('.'),
+                '[' if rest.as_str().contains(']') => {
+                    pattern.push('[');
+                    for (i, c) in rest.by_ref().enumerate() {
+                        match (i, c) {
+                            (0, '!') => pattern.push('^'),
+                            (_, ']') if i > 0 => break,
+                            (_, '\\' | '[' | '&' | '~') => pattern.extend(['\\', c]),
+                            _ => pattern.push(c),
+                        }
+                    }
+                    pattern.push(']');
+                }
+                c => pattern.push_str(&regex::escape(&c.to_string())),
+            }
+        }
+        pattern.push('$');
+        Regex::new(&pattern).ok().map(NamePattern)
+    }
+
+    /// Whether a process has such a name, or its program's file has.
+    pub fn fits(&self, root: &Root, pid: i32) -> bool {
+        let file = || {
+            let link = root.link(&format!("proc/{pid}/exe")).ok()?;
+            let path = link.strip_suffix(" (deleted)").unwrap_or(&link);
+            path.rsplit('/').next().map(str::to_owned)
+        };
+        self.0.is_match(&name(root, pid)) || file().is_some_and(|file| self.0.is_match(&file))
+    }
+}
+
+/// The processes in a control group, not those in groups below it. The group is its folder, or the path that
+/// `/proc/PID/cgroup` shows for the unified hierarchy.
+///
+/// # Errors
+/// No such group, or one whose processes cannot be listed (a threaded one).
+pub fn in_cgroup(root: &Root, group: &str) -> Result<Vec<i32>, ReadError> {
+    let group = group.trim_matches('/');
+    // Mounted alone, or beside hierarchies of version 1 (cgroups(7)).
+    let places = ["", "sys/fs/cgroup/", "sys/fs/cgroup/unified/"];
+    let mut first = None;
+    for place in places {
+        match root.read(&format!("{place}{group}/cgroup.procs")) {
+            Ok(text) => return Ok(text.lines().filter_map(number).collect()),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    let missing = || std::io::Error::from(std::io::ErrorKind::NotFound);
+    Err(first.unwrap_or_else(missing).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Tree;
+    use super::*;
+
+    fn tree() -> Tree {
+        let process = |pid: i32, parent: i32| format!("Name:\tx\nTgid:\t{pid}\nPPid:\t{parent}\n");
+        Tree::new()
+            .with("proc/1/status", process(1, 0))
+            .with("proc/10/status", process(10, 1))
+            .with("proc/11/status", process(11, 10))
+            .with("proc/12/status", process(12, 11))
+            .with("proc/13/status", process(13, 1))
+            .with("proc/10/comm", "php-fpm8.2\n")
+            .with("proc/11/comm", "php-fpm8.2\n")
+            .with("proc/12/comm", "MainThread\n")
+            .with("proc/12/exe", "/usr/bin/node (deleted)")
+            .with("proc/13/comm", "[x]\n")
+            .with("sys/fs/cgroup/a/b/cgroup.procs", "10\n13\n")
+            .with("sys/fs/cgroup/unified/c/cgroup.procs", "12\n")
+    }
+
+    #[test]
+    fn descendants_are_found_to_any_depth() {
+        let tree = tree();
+        assert_eq!(with_descendants(&tree.root(), &[10]), [10, 11, 12]);
+        assert_eq!(with_descendants(&tree.root(), &[12, 99]), [12, 99]);
+        assert_eq!(with_descendants(&tree.root(), &[11, 10]), [11, 10, 12]);
+    }
+
+    #[test]
+    fn names_are_those_of_processes_and_of_their_files() {
+        let tree = tree();
+        let root = tree.root();
+        let named = |glob: &str| {
+            let pattern = NamePattern::new(glob).unwrap();
+            all(&root)
+                .into_iter()
+                .filter(|pid| pattern.fits(&root, *pid))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(named("php-fpm*"), [10, 11]);
+        assert_eq!(named("php-fpm"), [0; 0]);
+        assert_eq!(named("php-fpm8?2"), [10, 11]);
+        assert_eq!(named("[a-p]hp-fpm[!7].2"), [10, 11]);
+        assert_eq!(named("node"), [12]);
+        assert_eq!(named("MainThread"), [12]);
+        assert_eq!(named("[[]x[]]"), [13]);
+        assert!(NamePattern::new("[z-a]").is_none());
+        assert!(NamePattern::new("[x").is_some());
+    }
+
+    #[test]
+    fn groups_are_named_by_folder_or_by_path() {
+        let tree = tree();
+        for group in ["/a/b", "a/b/", "/sys/fs/cgroup/a/b"] {
+            assert_eq!(in_cgroup(&tree.root(), group).unwrap(), [10, 13], "{group}");
+        }
+        assert_eq!(in_cgroup(&tree.root(), "/c").unwrap(), [12]);
+        let said = in_cgroup(&tree.root(), "/a").unwrap_err().to_string();
+        assert!(said.contains("a/cgroup.procs"), "{said}");
+    }
+
+    #[test]
+    fn a_thread_belongs_to_its_process() {
+        let root = Root::live();
+        let tid = nix::unistd::gettid().as_raw();
+        assert_eq!(process_of(&root, tid), Some(std::process::id() as i32));
+        assert_eq!(process_of(&root, i32::MAX), None);
+        assert!(all(&root).contains(&(std::process::id() as i32)));
+    }
+}
