@@ -335,9 +335,17 @@ pub struct OutputArgs {
     #[arg(long, value_name = "FILE")]
     pub export_json: Option<PathBuf>,
 
+    /// Also draw the throughput as SVG: by servers, clients or pipeline depth where these vary
+    #[arg(long, value_name = "FILE")]
+    pub export_svg: Option<PathBuf>,
+
     /// A column for every system call
     #[arg(long)]
     pub all: bool,
+
+    /// A table for each strategy of its calls by what their descriptor leads to
+    #[arg(long)]
+    pub peers: bool,
 
     /// Only the table: no header, no progress
     #[arg(short = 'q', long)]

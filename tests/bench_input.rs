@@ -241,7 +241,7 @@ fn a_program_that_is_no_worker_is_a_row_that_says_what_it_did() {
     );
     fails("sleep 60 & exit 1", died, "WORKER_DIED", "exit status 1");
     let fail = r#"echo '{"event":"fail","class":"config","message":"the flux is low"}'; exit 3"#;
-    fails(fail, said, "UNEXPLAINED", "the flux is low");
+    fails(fail, said, "WORKER_REFUSED", "the flux is low");
 }
 
 #[test]

@@ -171,6 +171,79 @@ fn a_receive_that_ten_signals_interrupt() {
 }
 
 #[test]
+fn restarts_of_every_kind_are_told_from_failures() {
+    let Some(outcome) = part("signals", &["restart-kinds"]) else {
+        return;
+    };
+    // ERESTART_RESTARTBLOCK and ERESTARTNOHAND (include/linux/errno.h).
+    let poll = of(&outcome, "poll");
+    assert_eq!((poll.calls, poll.failed(), poll.restarts[&Errno(516)]), (1, 0, 1));
+    let again = of(&outcome, "restart_syscall");
+    assert_eq!(
+        (again.calls, again.failed(), again.restarts[&Errno(516)]),
+        (2, 0, 1)
+    );
+    let select = of(&outcome, "pselect6");
+    assert_eq!(
+        (select.calls, select.failed(), select.restarts[&Errno(514)]),
+        (2, 0, 1)
+    );
+}
+
+#[test]
+fn a_32_bit_program_is_counted_by_its_own_table() {
+    if cfg!(not(target_arch = "x86_64")) || !common::have("cc") || !can_trace() {
+        println!("SKIP: 32-bit programs beside 64-bit ones are tried on x86-64");
+        return;
+    }
+    let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guests/i386.c");
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("i386");
+    // Without a C library, which few machines have for 32 bits.
+    let built = std::process::Command::new("cc")
+        .args([
+            "-O1",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-m32",
+            "-nostdlib",
+            "-static",
+            "-ffreestanding",
+        ])
+        .args(["-fno-pic", "-no-pie", "-fno-stack-protector", "-o"])
+        .args([&program, &source])
+        .output()
+        .unwrap();
+    if !built.status.success() {
+        println!(
+            "SKIP: cc makes no 32-bit programs: {}",
+            String::from_utf8_lossy(&built.stderr)
+        );
+        return;
+    }
+    if std::process::Command::new(&program).status().is_err() {
+        println!("SKIP: this kernel runs no 32-bit programs");
+        return;
+    }
+    // Executed by a 64-bit program, so that the table changes within one process.
+    let outcome = count(&["sh", "-c", &format!("{}; exit $?", program.display())]);
+    assert_eq!(outcome.exits, [Exit::Code(0)]);
+    let names = by_name(outcome.tallies.known().unwrap());
+    let calls = |name: &str| names.get(name).map_or(0, |call| call.calls);
+    assert_eq!((calls("i386:getpid"), calls("i386:socketpair")), (3, 1));
+    assert_eq!((calls("i386:send"), calls("i386:recv")), (4, 4));
+    assert_eq!((names["i386:send"].bytes, names["i386:recv"].bytes), (20, 20));
+    assert_eq!(names["i386:send"].peers["socketpair"], 4);
+    assert_eq!(names["i386:shutdown"].errors[&Errno(libc::EBADF)], 1);
+    assert_eq!((names["i386:write"].bytes, calls("i386:close")), (8, 1));
+    assert_eq!(names["i386:exit_group"].unfinished, 1);
+    assert!(!names.contains_key("i386:socketcall"));
+    let run_loop = &outcome.tallies.known().unwrap().run_loop;
+    assert_eq!((run_loop.sends, run_loop.receives), (5, 5));
+}
+
+#[test]
 fn a_stopped_child_stays_stopped_until_it_is_continued() {
     part("signals", &["stop"]);
 }
@@ -405,6 +478,16 @@ fn lingering(request: &Request) -> Option<(Box<dyn systally::engine::Session>, V
     let mut pids = session.pids().to_vec();
     let lines = std::io::BufRead::lines(std::io::BufReader::new(std::fs::File::from(pipes.stdout)));
     pids.extend(lines.take(2).map(|line| line.unwrap().parse::<i32>().unwrap()));
+    // All are in their pause before anybody looks; the file begins with the number of the call (proc(5)).
+    let give_up = Instant::now() + Duration::from_secs(20);
+    let paused = |pid: &i32| {
+        let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+        call.split(' ').next() == Some(&libc::SYS_pause.to_string())
+    };
+    while !pids.iter().all(paused) {
+        assert!(Instant::now() < give_up, "{pids:?} do not pause");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     Some((session, pids))
 }
 

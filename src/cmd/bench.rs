@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::ops::Range;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -163,7 +164,7 @@ pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult
         show.line(&format!("note: {note}"))?;
     }
     show.line(&header(&settings, &rows))?;
-    show.line(&counting.line)?;
+    show.prose(&counting.line)?;
 
     let progress = Bar::new(args.output.quiet);
     let mut saved = Ok(());
@@ -247,6 +248,7 @@ fn places(output: &OutputArgs) -> Result<(), CommandError> {
         &output.export_markdown,
         &output.export_csv,
         &output.export_json,
+        &output.export_svg,
     ];
     all.into_iter()
         .filter_map(|path| file(path.as_deref()))
@@ -413,7 +415,8 @@ fn choice(endpoints: Vec<Endpoint>, options: PrivateOptions) -> ServerChoice {
 fn target(args: &ServerArgs) -> Result<Target, CommandError> {
     let socket = match &args.socket {
         Some(path) => Some(
-            path.to_str()
+            absolute(path)
+                .to_str()
                 .map(str::to_owned)
                 .ok_or_else(|| anyhow!("--socket: the path is not valid UTF-8"))
                 .code(Code::Usage)?,
@@ -428,6 +431,20 @@ fn target(args: &ServerArgs) -> Result<Target, CommandError> {
         user: args.user.clone(),
         password: args.pass.clone(),
     })
+}
+
+/// A path that still leads to the socket from another folder, as a worker's, and that the kernel's table of
+/// sockets has; the path as it is where that would be too long for a socket's address.
+fn absolute(path: &Path) -> PathBuf {
+    const SUN_PATH_MAX: usize = 107;
+    if path.is_absolute() || path.as_os_str().as_bytes().starts_with(b"@") {
+        return path.to_owned();
+    }
+    let found = std::fs::canonicalize(path).or_else(|_| std::path::absolute(path));
+    match found {
+        Ok(found) if found.as_os_str().len() <= SUN_PATH_MAX => found,
+        Ok(_) | Err(_) => path.to_owned(),
+    }
 }
 
 fn common(load: &LoadArgs) -> Common {
@@ -549,6 +566,11 @@ pub(super) struct Header {
 }
 
 impl Header {
+    /// Words, which may be folded; the addresses and flags of other lines are to be copied whole.
+    pub(super) fn prose(&self, text: &str) -> io::Result<()> {
+        self.line(render::fold(text, &terminal::view()).trim_end())
+    }
+
     pub(super) fn line(&self, text: &str) -> io::Result<()> {
         if self.quiet {
             return Ok(());
@@ -598,6 +620,7 @@ impl Progress for Bar {
 pub(super) fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -> Result<(), CommandError> {
     let view = View {
         all_syscalls: args.output.all,
+        peers: args.output.peers,
         header: false,
         ..terminal::view()
     };
@@ -613,15 +636,28 @@ pub(super) fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -
             format,
             &View {
                 all_syscalls: args.output.all,
+                peers: args.output.peers,
                 ..View::default()
             },
         )?;
-        if path == Path::new("-") {
-            print(&text)?;
-        } else {
-            std::fs::write(path, text)
-                .with_context(|| format!("cannot write {}: choose another place", path.display()))?;
+        write(path, &text)?;
+    }
+    if let Some(path) = &args.output.export_svg {
+        match render::plot::svg(record) {
+            Some(picture) => write(path, &picture)?,
+            None => warn("systally: --export-svg: nothing was timed, so there is nothing to draw"),
         }
+    }
+    Ok(())
+}
+
+/// Writes a file, or standard output for `-`.
+fn write(path: &Path, text: &str) -> Result<(), CommandError> {
+    if path == Path::new("-") {
+        print(text)?;
+    } else {
+        std::fs::write(path, text)
+            .with_context(|| format!("cannot write {}: choose another place", path.display()))?;
     }
     Ok(())
 }

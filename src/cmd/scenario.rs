@@ -59,7 +59,7 @@ pub(super) fn run(args: &BenchArgs, name: &str) -> CommandResult {
         quiet: args.output.quiet,
     };
     show.line(&headline(&scenario, scale, &planned))?;
-    show.line(&counting.line)?;
+    show.prose(&counting.line)?;
 
     let mut saved = Ok(());
     let mut records: Vec<Record> = Vec::new();

@@ -10,7 +10,9 @@ use super::testing::{
     set_startup, set_talk, with_fact,
 };
 use super::{RULES, explain, unexplained};
-use crate::record::{FailureKind, LimitReading, Record, Stage, StrategyResult, Verdict, wire};
+use crate::record::{
+    CounterReading, FailureKind, LimitReading, Record, Stage, StrategyResult, Verdict, wire,
+};
 use crate::tally::{LongWait, Talk};
 use crate::units::{Measured, Nanos};
 
@@ -462,6 +464,40 @@ fn shape_cases() -> Vec<Case> {
     ]
 }
 
+/// What only the runs of scenarios can show.
+fn scenario_cases() -> Vec<Case> {
+    let counter = |early| {
+        changed("forked-script/connect/tcp", |result| {
+            result.experiment.counters = vec![CounterReading {
+                expected: 100_000,
+                early,
+                ended: 100_000,
+                running: 9,
+                early_ns: 4_000_000_000,
+            }];
+        })
+    };
+    // Throughput with two and with three servers.
+    let servers = |rates: [f64; 2]| {
+        let mut record = empty();
+        for (number, rate) in (2..).zip(rates) {
+            let mut result = row("predis/shards/tcp");
+            result.axes.servers = number;
+            set_rounds(&mut result, vec![round(1000, 1000, 1000)], rate);
+            record.strategies.push(result);
+        }
+        record
+    };
+    vec![
+        ("COUNTED_TOO_EARLY", counter(90_000), counter(100_000)),
+        (
+            "DIMINISHING_RETURNS",
+            servers([70_000.0, 66_000.0]),
+            servers([50_000.0, 70_000.0]),
+        ),
+    ]
+}
+
 /// The usual suspects, read and fine: what findings may then clear.
 fn suspects() -> Vec<LimitReading> {
     use crate::limits::{Load, check_all};
@@ -498,6 +534,7 @@ fn every_code_is_found_where_it_should_and_not_in_its_look_alike() {
     cases.extend(cost_cases());
     cases.extend(super::fixtures_limits::cases());
     cases.extend(shape_cases());
+    cases.extend(scenario_cases());
     // The rules for foreign traces have their fixtures in `fixtures/imports`.
     let live = RULES.iter().flat_map(|rule| rule.docs()).chain(unexplained::DOCS);
     for doc in live {

@@ -18,6 +18,7 @@ mod connection_per_operation;
 mod conntrack_full;
 mod counted_too_early;
 mod cpu_throttle;
+mod diminishing_returns;
 mod ephemeral_ports;
 mod errors;
 pub mod evidence;
@@ -66,7 +67,7 @@ mod system_file_max;
 mod tcp_accept_queue;
 mod tcp_accept_reset;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod time_split;
 mod time_wait_buckets;
 mod trace;
@@ -124,6 +125,7 @@ pub const RULES: &[&dyn Rule] = &[
     &connection_per_operation::ConnectionPerOperation,
     &liveness_probes::LivenessProbes,
     &options_per_operation::OptionsPerOperation,
+    &diminishing_returns::DiminishingReturns,
     &nagle::Nagle,
     &spin::Spin,
     &sleeps::Sleeps,

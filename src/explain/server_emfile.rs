@@ -7,7 +7,7 @@ use super::finding::{Doc, Finding, Rule, Severity};
 use super::kernel;
 use super::row::Row;
 use super::symptom::Symptom;
-use crate::record::{FailureKind, Record};
+use crate::record::{FailureKind, Record, sampled};
 
 pub(super) struct ServerEmfile;
 
@@ -31,9 +31,14 @@ impl Rule for ServerEmfile {
 
 fn check(row: &Row<'_>) -> Option<Finding> {
     let record = row.record;
-    let open = row
-        .number(Fact::ServerFds)
-        .or_else(|| kernel::reading(record, "server.fds_open"))?;
+    // By the time of reading the clients may have gone, and with them the server's descriptors.
+    let peak = kernel::peak(row, sampled::SERVER_FDS);
+    let readings = [
+        row.number(Fact::ServerFds),
+        peak.map(|peak| peak.peak),
+        kernel::reading(record, "server.fds_open"),
+    ];
+    let open = readings.into_iter().flatten().max()?;
     let limit = row
         .number(Fact::ServerNofile)
         .or_else(|| kernel::reading(record, "server.nofile"))?;

@@ -18,7 +18,7 @@ fn not<T>() -> Measured<T> {
 }
 
 /// A bench of a private Redis without rows.
-pub(super) fn empty() -> Record {
+pub(crate) fn empty() -> Record {
     Record {
         kind: Kind::Bench,
         tool_version: "0".to_owned(),
@@ -50,7 +50,7 @@ pub(super) fn empty() -> Record {
 }
 
 /// A clean row of 1,000 GETs: one send, one receive each, all served.
-pub(super) fn row(name: &str) -> StrategyResult {
+pub(crate) fn row(name: &str) -> StrategyResult {
     let transport = name.split('/').nth(2).unwrap_or_default().to_owned();
     let mut result = StrategyResult {
         name: name.to_owned(),
@@ -92,7 +92,7 @@ pub(super) fn row(name: &str) -> StrategyResult {
 }
 
 /// A round in which the server executed so many GETs.
-pub(super) fn round(ops: u64, asked: u64, served: u64) -> Round {
+pub(crate) fn round(ops: u64, asked: u64, served: u64) -> Round {
     Round {
         ops: Ops(ops),
         asked: Ops(asked),
@@ -106,7 +106,7 @@ pub(super) fn round(ops: u64, asked: u64, served: u64) -> Round {
     }
 }
 
-pub(super) fn set_rounds(result: &mut StrategyResult, rounds: Vec<Round>, median: f64) {
+pub(crate) fn set_rounds(result: &mut StrategyResult, rounds: Vec<Round>, median: f64) {
     result.timed = Measured::Known(Timed {
         rounds,
         ops_per_s: Interval {

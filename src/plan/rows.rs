@@ -115,8 +115,11 @@ pub fn rows(strategies: &[Strategy], matrix: &Matrix) -> Vec<Row> {
             (true, []) => &[DEFAULT_PIPELINE],
             (true, depths) => depths,
         };
+        let most = matrix.servers.iter().copied().max().unwrap_or(1);
         let servers = match strategy.store() {
-            Store::Shards | Store::Twemproxy => matrix.servers.as_slice(),
+            Store::Shards => matrix.servers.as_slice(),
+            // It is started once, before all of them.
+            Store::Twemproxy => &[most],
             Store::Cluster => &[CLUSTER_NODES],
             Store::Redis | Store::Memcached | Store::None => &[1],
         };

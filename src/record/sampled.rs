@@ -59,6 +59,8 @@ pub const UNIX_QUEUED: &str = "listener.unix.queued";
 pub const TIME_WAIT: &str = "sockstat.TCP.tw";
 /// TCP sockets in use in the client's network namespace.
 pub const TCP_IN_USE: &str = "sockstat.TCP.inuse";
+/// Descriptors that the server had open; bounded by its limit.
+pub const SERVER_FDS: &str = "server.fds_open";
 /// Threads that ran or waited for a CPU, on the whole machine.
 pub const RUNNABLE: &str = "loadavg.running";
 /// Threads of the whole machine.

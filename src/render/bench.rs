@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::model::{Cell, Column, Group, Notes, Table};
 use super::number::Style;
-use super::{View, failures, moving, scenario, shown};
+use super::{View, count_peers, failures, moving, scenario, shown};
 use crate::record::{Counted, Record, Status, StrategyResult, Timed};
 use crate::units::Measured;
 
@@ -97,8 +97,21 @@ pub(super) fn tables(record: &Record, view: &View, notes: &mut Notes) -> (Vec<Ta
     }
     let mut remarks = remarks(rows, &calls, notes);
     remarks.extend(scenario::remarks(rows));
-    let tables = [table].into_iter().chain(scenario::calls(rows)).collect();
+    let mut tables: Vec<Table> = [table].into_iter().chain(scenario::tables(rows)).collect();
+    if view.peers {
+        tables.extend(rows.iter().filter_map(|row| by_peer(row, notes)));
+    }
     (tables, remarks)
+}
+
+/// The calls of a row's loop by what their descriptor leads to.
+fn by_peer(row: &StrategyResult, notes: &mut Notes) -> Option<Table> {
+    let counted = row.counted.known()?;
+    let table = count_peers::table(&counted.phases.run_loop, counted.ops, notes)?;
+    Some(Table {
+        title: shown(&format!("{} by peer", row.name)),
+        ..table
+    })
 }
 
 fn sources<'a>(rows: &'a [StrategyResult], calls: &'a Calls, view: &View) -> Vec<Source<'a>> {
@@ -214,6 +227,9 @@ fn name(row: &StrategyResult, rows: &[StrategyResult], notes: &mut Notes) -> Cel
     }
     if differ(|r| u64::from(r.axes.clients)) {
         name.push_str(&format!(" clients={}", axes.clients));
+    }
+    if differ(|r| u64::from(r.axes.servers)) {
+        name.push_str(&format!(" servers={}", axes.servers));
     }
     for (setting, value) in &row.experiment.settings {
         if same

@@ -19,6 +19,7 @@ mod markdown;
 pub mod model;
 mod moving;
 mod number;
+pub mod plot;
 mod preflight;
 mod proofs;
 mod prose;
@@ -108,6 +109,15 @@ pub enum RenderError {
     /// The record does not become JSON.
     #[error(transparent)]
     Json(#[from] WireError),
+}
+
+/// A line of prose in lines of at most the width of the view, each ended; whole where that has none.
+pub fn fold(text: &str, view: &View) -> String {
+    let lines = match view.width {
+        Some(width) => layout::wrap(text, width),
+        None => vec![text.to_owned()],
+    };
+    lines.iter().flat_map(|line| [line.trim_end(), "\n"]).collect()
 }
 
 /// The record in a format, ended by a newline.

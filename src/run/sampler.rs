@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use nix::time::{ClockId, clock_gettime};
 
 use crate::limits::Load;
-use crate::proc::process::{Who, same_netns};
+use crate::proc::process::{Resource, Who, rlimit, same_netns};
 use crate::proc::{Root, cgroup, net, pressure, sockdiag};
 use crate::record::{Peak, Sampled, sampled};
 use crate::strategy::contract::{Endpoint, Transport};
@@ -165,6 +165,7 @@ struct Reader {
     tcp: Option<Load>,
     unix: Option<Load>,
     throttle: Option<Throttle>,
+    nofile: Option<u64>,
     pressure: Option<(Duration, Instant)>,
     readings: u64,
 }
@@ -192,6 +193,7 @@ impl Reader {
             tcp: load(Transport::Tcp),
             unix: load(Transport::Unix),
             throttle: watch.server.map(|server| Throttle { server, before: None }),
+            nofile: None,
             pressure: None,
             readings: 0,
             root,
@@ -199,7 +201,7 @@ impl Reader {
     }
 
     fn read(&mut self) -> Vec<Reading> {
-        let mut readings = Vec::with_capacity(8);
+        let mut readings = Vec::with_capacity(10);
         let mut put = |name, value, of| readings.push(Reading { name, value, of });
         if let Some(load) = &self.tcp
             && let Ok(listeners) = sockdiag::tcp_listeners()
@@ -234,7 +236,16 @@ impl Reader {
             put(sampled::RUNNABLE, running, None);
             put(sampled::TASKS, tasks, None);
         }
+        if let Some(group) = &self.throttle
+            && let Some(open) = descriptors(&self.root, group.server)
+        {
+            put(sampled::SERVER_FDS, open, self.nofile);
+        }
         if self.readings.is_multiple_of(PRESSURE_EVERY) {
+            if let Some(group) = &self.throttle {
+                let limit = rlimit(&self.root, Who::Pid(group.server), Resource::OpenFiles);
+                self.nofile = limit.ok().and_then(|limit| limit.soft);
+            }
             if let Some(percent) = self.cpu_pressure() {
                 put(sampled::CPU_PRESSURE, percent, None);
             }
@@ -263,6 +274,13 @@ impl Throttle {
         let (then, at) = self.before.replace((throttled, now))?;
         percent(Duration::from_micros(throttled.saturating_sub(then)), now - at)
     }
+}
+
+/// How many descriptors a process has open. Since Linux 6.2 the folder's size tells, which costs the same
+/// for any number; before that it is 0, and nothing is said.
+fn descriptors(root: &Root, pid: i32) -> Option<u64> {
+    let folder = std::fs::metadata(root.path(&Who::Pid(pid).file("fd"))).ok()?;
+    Some(folder.len()).filter(|open| *open > 0)
 }
 
 fn percent(part: Duration, whole: Duration) -> Option<u64> {

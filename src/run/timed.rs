@@ -113,7 +113,7 @@ impl Bench<'_> {
         if let Some(sampler) = &self.sampler {
             sampler.row(Some(i));
         }
-        let before = match self.server(i).map(|server| server.snapshot()) {
+        let before = match self.reading(i) {
             Some(Err(error)) => {
                 let failure = failure::of_server(&error, counted, &mut self.scene(i));
                 return Err(Broken::Server(Box::new(failure)));
@@ -122,7 +122,7 @@ impl Bench<'_> {
             None => None,
         };
         let outcome = workers.round(limit, self.interrupt).map_err(Broken::Workers)?;
-        let view = match (self.server(i).map(|server| server.snapshot()), before) {
+        let view = match (self.reading(i), before) {
             (Some(Ok(after)), Some(before)) => after.since(&before),
             (Some(Err(error)), _) => Measured::NotMeasured(error.to_string()),
             (None, _) | (_, None) => Measured::NotMeasured(NO_SERVER.to_owned()),
@@ -148,11 +148,11 @@ impl Bench<'_> {
         }
         let end = Instant::now() + LONGEST_SETTLE;
         while Instant::now() < end && !self.interrupt.requested() {
-            let Some(Ok(before)) = self.server(i).map(|server| server.snapshot()) else {
+            let Some(Ok(before)) = self.reading(i) else {
                 return;
             };
             std::thread::sleep(QUIET);
-            let Some(Ok(after)) = self.server(i).map(|server| server.snapshot()) else {
+            let Some(Ok(after)) = self.reading(i) else {
                 return;
             };
             match after

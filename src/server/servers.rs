@@ -7,7 +7,7 @@ use super::backend::{Backend, Node};
 use super::error::ServerError;
 use super::memcached::Memcached;
 use super::private::PrivateOptions;
-use super::{Server, ServerChoice, cluster, place as address_of, twemproxy};
+use super::{Server, ServerChoice, ServerProgram, cluster, locate, place as address_of, twemproxy};
 use crate::record::{ServerInfo, ServerOrigin};
 use crate::run::interrupt::Interrupt;
 use crate::strategy::contract::{Endpoint, Store, Transport};
@@ -181,7 +181,9 @@ impl Servers {
     pub fn counters(&mut self) -> BTreeMap<String, u64> {
         let mut all = BTreeMap::new();
         for (place, backend) in &mut self.running {
-            let Ok(reading) = backend.snapshot() else { continue };
+            let Ok(reading) = backend.snapshot(u32::MAX) else {
+                continue;
+            };
             let several = !matches!(place, Place::Redis | Place::Memcached(_));
             for (name, value) in reading.named() {
                 let name = if several {
@@ -234,7 +236,12 @@ fn start(place: Place, number: u32, wanted: &Wanted, interrupt: &Interrupt) -> R
             })
         }
         Place::Cluster => {
-            if matches!(wanted.another(), ServerChoice::BuiltIn { .. }) {
+            let built_in = matches!(wanted.another(), ServerChoice::BuiltIn { .. });
+            if built_in
+                || !ServerProgram::REDIS
+                    .iter()
+                    .any(|program| locate(*program).is_ok())
+            {
                 return Err(ServerError::NoClusterHere);
             }
             let servers = cluster::start(CLUSTER_NODES, &wanted.options(), interrupt)?;
@@ -251,7 +258,7 @@ fn start(place: Place, number: u32, wanted: &Wanted, interrupt: &Interrupt) -> R
         )),
         Place::Twemproxy => {
             // The proxy first: without it the servers need not be started.
-            super::locate(super::ServerProgram::Twemproxy)?;
+            locate(ServerProgram::Twemproxy)?;
             let servers = several(number, wanted, interrupt)?;
             let proxy = twemproxy::start(&servers, interrupt)?;
             Ok(named_place(of_redis(servers, Some(proxy)), place))

@@ -1,9 +1,11 @@
 // Signals under a tracer. Each part exits with 0 only when the program saw what it would see untraced.
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -94,6 +96,42 @@ static int restart(void) {
     return 0;
 }
 
+static void stop_and_continue(pid_t child) {
+    int status;
+    CHECK(kill(child, SIGSTOP) == 0);
+    CHECK(waitpid(child, &status, WUNTRACED) == child && WIFSTOPPED(status));
+    CHECK(kill(child, SIGCONT) == 0);
+    CHECK(waitpid(child, &status, WCONTINUED) == child && WIFCONTINUED(status));
+}
+
+// Calls that a stop interrupts: poll goes on as restart_syscall, select is made again.
+static int restart_kinds(void) {
+    for (int way = 0; way < 2; way++) {
+        int ends[2], status;
+        CHECK(pipe(ends) == 0);
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            struct pollfd fd = {.fd = ends[0], .events = POLLIN};
+            fd_set set;
+            FD_ZERO(&set);
+            FD_SET(ends[0], &set);
+            CHECK((way == 0 ? poll(&fd, 1, 600 * 1000) : select(ends[0] + 1, &set, NULL, NULL, NULL)) == 1);
+            _exit(0);
+        }
+        wait_for_call(child, way == 0 ? SYS_poll : SYS_pselect6);
+        stop_and_continue(child);
+        if (way == 0) {
+            wait_for_call(child, SYS_restart_syscall);
+            stop_and_continue(child);
+        }
+        CHECK(write(ends[1], "x", 1) == 1);
+        CHECK(waitpid(child, &status, 0) == child);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    return 0;
+}
+
 // A child that stops itself stays stopped, and goes on when it is told to.
 static int stop(void) {
     int signals[] = {SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU};
@@ -147,6 +185,8 @@ int main(int argc, char **argv) {
         return every();
     if (argc == 2 && strcmp(argv[1], "restart") == 0)
         return restart();
+    if (argc == 2 && strcmp(argv[1], "restart-kinds") == 0)
+        return restart_kinds();
     if (argc == 2 && strcmp(argv[1], "stop") == 0)
         return stop();
     if (argc == 2 && strcmp(argv[1], "deaths") == 0)

@@ -3,7 +3,7 @@
 //!
 //! A counter is a number in the kernel that is inherited by every descendant; there is no buffer of
 //! events, so nothing can be lost. Counters stand at the *return* of calls, where the result can be looked
-//! at: one for all returns, one for failures, one for EAGAIN. Where a phase begins and ends is seen by the
+//! at: one for all returns, one for failures, and one for EAGAIN where a call may end so. Where a phase begins and ends is seen by the
 //! ptrace engine, which follows the programs and stops them at the two marker calls and nowhere else; at
 //! these stops the counters are read, so phases are exact too (`board`).
 //!

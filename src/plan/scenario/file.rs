@@ -524,11 +524,11 @@ server = { tcp-backlog = 16, network = "own" }
             ),
             (
                 change("\"opcache\",", "\"plain\","),
-                "s.toml:16:38: there are two variants",
+                "s.toml:16:41: there are two variants",
             ),
             (
                 change("enable_cli=1", "enable_cli"),
-                "s.toml:16:59: php-ini is a list",
+                "s.toml:16:62: php-ini is a list",
             ),
             ("about = \"x\"\n".to_owned(), "s.toml:1:1: missing field `bench`"),
             (

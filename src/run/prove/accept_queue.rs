@@ -62,7 +62,7 @@ impl Provable for AcceptQueue {
             a: setup(somaxconn, asked),
             b: setup(raised, wanted),
             alone,
-            opposite: Some(setup(somaxconn, (effective / 2).max(1))),
+            opposite: (effective > 1).then(|| setup(somaxconn, effective / 2)),
             counters: &[
                 "TcpExt.ListenOverflows",
                 "TcpExt.ListenDrops",

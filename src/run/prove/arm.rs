@@ -162,18 +162,16 @@ pub fn set_up(setup: &Setup) -> Result<Groups, ArmError> {
         return Err(ArmError::NotOurs(name.clone()));
     }
     let groups = make_groups(&root, setup)?;
-    let before = root
-        .link("proc/self/ns/net")
-        .map_err(denied("cannot tell the network namespace"))?;
-    let moved = enter_own_network();
     if setup.needs_a_network() {
-        moved.map_err(denied(
+        let place = || {
+            root.link("proc/self/ns/net")
+                .map_err(denied("cannot tell the network namespace"))
+        };
+        let before = place()?;
+        enter_own_network().map_err(denied(
             "cannot make a network namespace (CAP_SYS_ADMIN, or user namespaces)",
         ))?;
-        let after = root
-            .link("proc/self/ns/net")
-            .map_err(denied("cannot tell the network namespace"))?;
-        if before == after {
+        if before == place()? {
             return Err(ArmError::NotOurs("the host's network namespace".to_owned()));
         }
         for (name, value) in &setup.sysctls {

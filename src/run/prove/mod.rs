@@ -204,7 +204,7 @@ pub fn prove(record: &mut Record, run: &mut Runner<'_>) {
     record.proofs = proofs;
 }
 
-/// The row to repeat: the finding's own; of one about the whole run the heaviest over TCP.
+/// The row to repeat: the finding's own; of one about the whole run the heaviest, over TCP if there is one.
 fn row_of<'a>(record: &'a Record, finding: &Finding) -> Option<&'a StrategyResult> {
     let rows = record
         .strategies
@@ -214,9 +214,10 @@ fn row_of<'a>(record: &'a Record, finding: &Finding) -> Option<&'a StrategyResul
         Some(name) => rows
             .filter(|row| row.name == name)
             .max_by_key(|row| (row.failure.is_some(), row.axes.clients)),
-        None => rows
-            .filter(|row| row.axes.transport == "tcp")
-            .max_by_key(|row| (row.name.contains("/connect/"), row.axes.clients)),
+        None => rows.max_by_key(|row| {
+            let tcp = row.axes.transport == "tcp";
+            (tcp, row.name.contains("/connect/"), row.axes.clients)
+        }),
     }
 }
 
@@ -336,7 +337,9 @@ fn outcome(
         done: sum(|round| round.ops.0),
         symptom: crate::units::total(symptom),
         counters: grown.collect(),
-        seconds: rounds.iter().map(|round| round.elapsed.as_secs_f64()).sum(),
+        seconds: rounds
+            .iter()
+            .fold(0.0, |sum, round| sum + round.elapsed.as_secs_f64()),
         findings: ours.map(|finding| finding.code.clone().into_owned()).collect(),
         error: result.is_none().then(|| "it has no such row".to_owned()),
     }

@@ -1,6 +1,8 @@
 //! What a scenario adds to the table of a bench: counters that a script read too early, and what the
 //! article it repeats had printed.
 
+mod shards;
+
 use std::collections::BTreeSet;
 
 use super::bench::{Source, missing};
@@ -136,8 +138,15 @@ fn published(
     }
 }
 
+/// The tables beside the one of all rows.
+pub(super) fn tables(rows: &[StrategyResult]) -> Vec<Table> {
+    let mut tables = shards::tables(rows);
+    tables.extend(calls(rows));
+    tables
+}
+
 /// System calls per operation as an article printed them, beside today's; none without such figures.
-pub(super) fn calls(rows: &[StrategyResult]) -> Option<Table> {
+fn calls(rows: &[StrategyResult]) -> Option<Table> {
     let of = |row: &StrategyResult| -> Option<PublishedFigure> {
         let figures = row.experiment.published.iter();
         figures

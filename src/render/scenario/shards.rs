@@ -1,0 +1,125 @@
+//! Tables of rows that differ in the number of servers: throughput by servers and clients, and how evenly
+//! the keys lay on them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::record::StrategyResult;
+use crate::render::model::{Cell, Column, Group, Table};
+use crate::render::number::Style;
+use crate::render::shown;
+use crate::units::total;
+
+/// What belongs together in one line of the throughput table.
+type Line = (String, u32, u32, u64);
+
+fn line(row: &StrategyResult) -> Line {
+    let axes = &row.axes;
+    (row.name.clone(), axes.clients, axes.pipeline, axes.payload_bytes)
+}
+
+/// Throughput by servers and clients, and the balance; none unless the number of servers varies.
+pub(super) fn tables(rows: &[StrategyResult]) -> Vec<Table> {
+    let numbers: BTreeSet<u32> = rows.iter().map(|row| row.axes.servers).collect();
+    if numbers.len() < 2 {
+        return Vec::new();
+    }
+    [Some(throughput(rows, &numbers)), balance(rows)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn throughput(rows: &[StrategyResult], numbers: &BTreeSet<u32>) -> Table {
+    let mut columns = vec![
+        Column::text("op/s by servers", Group::Key),
+        Column::number("clients", "", Group::Published),
+    ];
+    columns.extend(numbers.iter().map(|n| {
+        Column::number(
+            &n.to_string(),
+            if *n == 1 { "server" } else { "servers" },
+            Group::Published,
+        )
+    }));
+    let mut lines: Vec<Line> = Vec::new();
+    let mut cells: BTreeMap<(Line, u32), f64> = BTreeMap::new();
+    for row in rows {
+        let line = line(row);
+        if let Some(timed) = row.timed.known() {
+            cells.insert((line.clone(), row.axes.servers), timed.ops_per_s.median);
+        }
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    let rows = lines.into_iter().map(|line| {
+        let mut row = vec![
+            Cell::Text(shown(&line.0)),
+            Cell::number(f64::from(line.1), Style::Whole),
+        ];
+        row.extend(numbers.iter().map(|n| match cells.get(&(line.clone(), *n)) {
+            Some(rate) => Cell::number(*rate, Style::Rate),
+            None => Cell::Missing(None),
+        }));
+        row
+    });
+    Table {
+        title: "Throughput by servers and clients".to_owned(),
+        rows: rows.collect(),
+        columns,
+        ..Table::default()
+    }
+}
+
+/// The share of each server, by what the servers counted over all rounds.
+fn balance(rows: &[StrategyResult]) -> Option<Table> {
+    let mut lines = Vec::new();
+    for row in rows {
+        let Some(view) = row.server_view.known().filter(|view| view.nodes.len() > 1) else {
+            continue;
+        };
+        let served: Vec<u64> = view
+            .nodes
+            .values()
+            .map(|node| total(node.commands.values().copied()))
+            .collect();
+        let all = total(served.iter().copied());
+        let (Some(least), Some(most)) = (served.iter().min(), served.iter().max()) else {
+            continue;
+        };
+        if all == 0 {
+            continue;
+        }
+        let share = |n: u64| Cell::number(n as f64 / all as f64, Style::Percent);
+        let each: Vec<String> = served
+            .iter()
+            .map(|n| format!("{:.1}", *n as f64 / all as f64 * 100.0))
+            .collect();
+        lines.push(vec![
+            Cell::Text(shown(&row.name)),
+            Cell::number(f64::from(row.axes.clients), Style::Whole),
+            Cell::number(served.len() as f64, Style::Whole),
+            Cell::number(1.0 / served.len() as f64, Style::Percent),
+            share(*least),
+            share(*most),
+            Cell::Text(each.join(" ")),
+        ]);
+    }
+    if lines.is_empty() {
+        return None;
+    }
+    Some(Table {
+        title: "Balance: commands by server, as the servers counted them".to_owned(),
+        columns: vec![
+            Column::text("strategy", Group::Key),
+            Column::number("clients", "", Group::Published),
+            Column::number("servers", "", Group::Published),
+            Column::number("even", "share", Group::Published),
+            Column::number("least", "share", Group::Published),
+            Column::number("most", "share", Group::Published),
+            Column::text("each server, %", Group::Published),
+        ],
+        rows: lines,
+        ..Table::default()
+    })
+}

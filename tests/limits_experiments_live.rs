@@ -1,0 +1,408 @@
+//! Each limit exceeded on purpose, in a network namespace, control group or child process of its own: the
+//! failure comes, is explained, and is proven by raising that limit alone.
+
+// A test that panics is a test that fails, also in its helpers.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+mod bench_support;
+mod limits_support;
+
+use bench_support::{Run, codes, evidence, finding, have, have_php, is_root, row};
+use limits_support::{Group, Redis, in_own_network, proof, symptoms};
+use systally::record::{ProofArm, ProofVerdict, Record, Status, sampled};
+use systally::sys::namespace::set_open_files_of;
+
+/// A bench that is timed only, and whose suspected limits are put to the test.
+fn proving(strategy: &str, clients: u32, operations: u32) -> Run {
+    let (clients, operations) = (clients.to_string(), operations.to_string());
+    Run::bench([strategy, "-c", &clients, "-n", &operations, "-t", "incr"]).args([
+        "--engine",
+        "none",
+        "--runs",
+        "1",
+        "--warmup",
+        "0",
+        "--timeout",
+        "60s",
+        "--prove",
+    ])
+}
+
+/// What every proven limit has: the symptom in both A and in neither B.
+fn proven<'a>(record: &'a Record, code: &str) -> &'a systally::record::Proof {
+    let proof = proof(record, code, ProofVerdict::Proven);
+    assert!(symptoms(proof, ProofArm::A).iter().all(|n| *n > 0), "{proof:#?}");
+    assert_eq!(symptoms(proof, ProofArm::B), [0, 0], "{proof:#?}");
+    assert_eq!(finding(record, code).evidence["proof"], "proven");
+    proof
+}
+
+fn somaxconn() -> String {
+    std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap()
+}
+
+#[test]
+fn a_unix_queue_with_two_locks() {
+    if !have_php() {
+        return;
+    }
+    let before = somaxconn();
+    in_own_network(&[("core/somaxconn", "2")], || {
+        let Some(redis) = Redis::start(&[], &["--tcp-backlog", "2"]) else {
+            return;
+        };
+        let (ended, record) = proving("phpredis/connect/unix", 40, 2000)
+            .args(redis.flags())
+            .record();
+        ended.code(1);
+        let full = finding(&record, "UNIX_BACKLOG_EAGAIN");
+        assert_eq!(evidence(full, "backlog"), 2.0);
+        assert!(
+            full.not_the_cause.iter().any(|one| one.starts_with("file_max")),
+            "{full:?}"
+        );
+        let proof = proven(&record, "UNIX_BACKLOG_EAGAIN");
+        // Either lock alone holds the queue at what it was.
+        let alone = symptoms(proof, ProofArm::Alone);
+        assert!(alone.len() == 2 && alone.iter().all(|n| *n > 0), "{proof:#?}");
+        assert!(symptoms(proof, ProofArm::Opposite)[0] > 0, "{proof:#?}");
+        assert!(!codes(&record).contains(&"UNEXPLAINED"), "{:?}", codes(&record));
+    });
+    assert_eq!(somaxconn(), before);
+}
+
+/// redis-rs blocks in connect(): no error, only a queue that was seen full.
+#[test]
+fn a_unix_queue_that_a_client_waits_for() {
+    in_own_network(&[("core/somaxconn", "1")], || {
+        let Some(redis) = Redis::start(&[], &[]) else {
+            return;
+        };
+        let run = Run::bench([
+            "redis-rs/connect/unix",
+            "-c",
+            "60",
+            "--duration",
+            "1s",
+            "-t",
+            "incr",
+        ]);
+        let run = run.args([
+            "--engine",
+            "none",
+            "--runs",
+            "2",
+            "--warmup",
+            "0",
+            "--timeout",
+            "60s",
+        ]);
+        let (ended, record) = run.args(redis.flags()).record();
+        let sampled = record.sampled.as_ref().unwrap();
+        let peak = sampled.peak(sampled::UNIX_QUEUED, 0).unwrap();
+        assert_eq!(peak.of, Some(2), "{sampled:?}");
+        if peak.peak >= 2 {
+            finding(&record, "UNIX_BACKLOG_WAIT");
+        }
+        assert!(
+            !codes(&record).contains(&"UNIX_BACKLOG_EAGAIN"),
+            "{}",
+            ended.all()
+        );
+    });
+}
+
+/// With tcp_abort_on_overflow=1 a SYN that finds the queue full is dropped all the same: a reset is not to
+/// be blamed.
+#[test]
+fn a_tcp_queue_that_drops_whatever_the_policy() {
+    in_own_network(
+        &[("core/somaxconn", "2"), ("ipv4/tcp_abort_on_overflow", "1")],
+        || {
+            let Some(redis) = Redis::start(&[], &[]) else {
+                return;
+            };
+            let (_, record) = proving("redis-rs/connect/tcp", 24, 240)
+                .args(redis.flags())
+                .record();
+            let dropped = finding(&record, "TCP_ACCEPTQ_SYNDROP");
+            assert!(evidence(dropped, "listen_overflows") >= 1.0);
+            assert!(evidence(dropped, "drops_of_this_listener") >= 1.0);
+            assert!(
+                !codes(&record).contains(&"TCP_ACCEPTQ_RST"),
+                "{:?}",
+                codes(&record)
+            );
+            assert!(!codes(&record).contains(&"PACKET_LOSS"), "{:?}", codes(&record));
+            let proof = proven(&record, "TCP_ACCEPTQ_SYNDROP");
+            let a = proof.runs.iter().find(|run| run.arm == ProofArm::A).unwrap();
+            assert!(a.counters["TcpExt.ListenOverflows"] > 0, "{proof:#?}");
+        },
+    );
+}
+
+#[test]
+fn ports_with_and_without_reuse() {
+    let few = ("ipv4/ip_local_port_range", "40000 40030");
+    let quick = ("ipv4/tcp_tw_reuse_delay", "1");
+    for (reuse, fits) in [("0", false), ("1", true), ("2", true)] {
+        in_own_network(&[few, quick, ("ipv4/tcp_tw_reuse", reuse)], || {
+            let (ended, record) = proving("redis-rs/connect/tcp", 1, 200).record();
+            if fits {
+                ended.code(0);
+                assert!(record.proofs.is_empty(), "{:?}", record.proofs);
+                assert!(record.counters.grew("TcpExt.TWRecycled").unwrap() > 0);
+                return;
+            }
+            ended.code(1);
+            let ports = finding(&record, "EPHEMERAL_EXHAUSTED_TW");
+            assert_eq!(evidence(ports, "ports_usable"), 31.0);
+            let proof = proven(&record, "EPHEMERAL_EXHAUSTED_TW");
+            assert!(symptoms(proof, ProofArm::Opposite)[0] > 0, "{proof:#?}");
+            for run in &proof.runs {
+                assert!(run.set.contains_key("net.ipv4.ip_local_port_range"), "{run:?}");
+            }
+        });
+    }
+}
+
+/// Opens as many connections as it is told before it is ready.
+const MANY: &str = r#"
+import json, os, socket, sys
+spec = json.loads(os.environ.get("SYSTALLY_SPEC") or sys.stdin.readline())
+server = spec["servers"][0]
+def connect():
+    if server["scheme"] == "unix":
+        s = socket.socket(socket.AF_UNIX)
+        s.connect(server["path"])
+    else:
+        s = socket.socket()
+        s.connect((server["host"], server["port"]))
+    return s
+try:
+    held = [connect() for _ in range(70)]
+except OSError as e:
+    print(json.dumps({"event": "fail", "class": "connect", "message": str(e)}), flush=True)
+    sys.exit(3)
+print(json.dumps({"event": "ready", "protocol": 1, "pid": os.getpid(), "versions": {}}), flush=True)
+for line in sys.stdin:
+    if line.strip() != "go":
+        break
+    n = spec["stop"]["ops"]
+    for i in range(n):
+        held[i % 70].sendall(b"*2\r\n$4\r\nINCR\r\n$1\r\nx\r\n")
+        held[i % 70].recv(64)
+    print(json.dumps({"event": "done", "ops": n, "asked": n, "elapsed_ns": 1000000, "errors": {}}), flush=True)
+"#;
+
+#[test]
+fn seventy_connections_with_sixty_four_descriptors() {
+    if !(have("python3", &["-c", "import json"], "a client in Python")
+        && have("prlimit", &["--nofile=64:4096", "true"], "a limit of open files"))
+    {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let worker = folder.path().join("many.py");
+    std::fs::write(&worker, MANY).unwrap();
+    let run = Run::wrapped(
+        &["prlimit", "--nofile=64:4096"],
+        ["bench", "-n", "70", "-t", "incr"],
+    );
+    let path = run.path("record.json");
+    let ended = run
+        .args([
+            "--engine", "none", "--runs", "1", "--warmup", "0", "--prove", "-o",
+        ])
+        .arg(&path)
+        .args(["--", "python3"])
+        .arg(&worker)
+        .end();
+    ended.code(1);
+    let record = ended.saved(&path);
+    let files = finding(&record, "CLIENT_NOFILE");
+    assert_eq!(evidence(files, "soft_limit"), 64.0);
+    proven(&record, "CLIENT_NOFILE");
+}
+
+#[test]
+fn a_maxclients_that_ulimit_lowered() {
+    if !have("prlimit", &["--nofile=64:64", "true"], "a limit of open files") {
+        return;
+    }
+    let Some(redis) = Redis::start(&["prlimit", "--nofile=64:64"], &[]) else {
+        return;
+    };
+    let (ended, record) = proving("redis-rs/persistent/tcp", 40, 400)
+        .args(redis.flags())
+        .record();
+    ended.code(1);
+    let full = finding(&record, "REDIS_MAXCLIENTS_BY_ULIMIT");
+    assert_eq!(
+        (evidence(full, "maxclients"), evidence(full, "server_nofile")),
+        (32.0, 64.0)
+    );
+    let proof = proven(&record, "REDIS_MAXCLIENTS_BY_ULIMIT");
+    assert_eq!(proof.limit, "server_nofile");
+}
+
+#[test]
+fn a_server_without_descriptors() {
+    let Some(redis) = Redis::start(&[], &[]) else {
+        return;
+    };
+    let open = std::fs::read_dir(format!("/proc/{}/fd", redis.pid()))
+        .unwrap()
+        .count();
+    // Room for systally's own connections and few others.
+    set_open_files_of(redis.pid(), open as u64 + 4).unwrap();
+    let (ended, record) = proving("redis-rs/persistent/tcp", 10, 100)
+        .args(redis.flags())
+        .record();
+    ended.code(1);
+    let silent = finding(&record, "SERVER_EMFILE");
+    assert_eq!(evidence(silent, "rejected_connections"), 0.0);
+    assert!(evidence(silent, "server_fds_open") >= evidence(silent, "server_nofile"));
+    proven(&record, "SERVER_EMFILE");
+}
+
+#[test]
+fn a_server_with_room_for_eight() {
+    let Some(redis) = Redis::start(&[], &["--maxclients", "8"]) else {
+        return;
+    };
+    let (ended, record) = proving("redis-rs/persistent/tcp", 20, 400)
+        .args(redis.flags())
+        .record();
+    ended.code(1);
+    assert_eq!(evidence(finding(&record, "REDIS_MAXCLIENTS"), "maxclients"), 8.0);
+    let proof = proven(&record, "REDIS_MAXCLIENTS");
+    let a = proof.runs.iter().find(|run| run.arm == ProofArm::A).unwrap();
+    assert!(a.counters["redis.rejected_connections"] > 0, "{proof:#?}");
+    assert!(symptoms(proof, ProofArm::Opposite)[0] > 0, "{proof:#?}");
+}
+
+/// A user of this test's own, so that nobody else's processes count.
+const A_USER: &str = "61234";
+
+#[test]
+fn a_user_with_few_processes() {
+    if !is_root() {
+        return println!("SKIP: only root can become a user without processes");
+    }
+    let program = env!("CARGO_BIN_EXE_systally");
+    let user = format!("--reuid={A_USER}");
+    let group = format!("--regid={A_USER}");
+    let wrapper = [
+        "setpriv",
+        &user,
+        &group,
+        "--clear-groups",
+        "prlimit",
+        "--nproc=25:2000",
+    ];
+    if !have(
+        "setpriv",
+        &[&wrapper[1..], &[program, "--version"]].concat(),
+        "another user",
+    ) {
+        return;
+    }
+    let run = Run::wrapped(
+        &wrapper,
+        ["bench", "redis-rs/persistent/tcp", "-c", "40", "-n", "400"],
+    );
+    run.open_to_all();
+    let run = run.args([
+        "-t", "incr", "--engine", "none", "--runs", "1", "--warmup", "0", "--prove",
+    ]);
+    let (ended, record) = run.record();
+    ended.code(1);
+    let refused = finding(&record, "FORK_NPROC");
+    assert_eq!(evidence(refused, "has"), 25.0);
+    assert!(!codes(&record).contains(&"UNIX_BACKLOG_EAGAIN"));
+    proven(&record, "FORK_NPROC");
+}
+
+#[test]
+fn a_group_with_few_processes() {
+    let Some(group) = Group::make("pids", &[("pids.max", "30")]) else {
+        return;
+    };
+    let enter = format!("echo $$ > {} && exec \"$@\"", group.procs().display());
+    let run = Run::wrapped(
+        &["sh", "-c", &enter, "sh"],
+        [
+            "bench",
+            "redis-rs/persistent/unix",
+            "-c",
+            "60",
+            "-n",
+            "600",
+            "-t",
+            "incr",
+        ],
+    );
+    let run = run.args(["--engine", "none", "--runs", "1", "--warmup", "0", "--prove"]);
+    let (ended, record) = run.record();
+    ended.code(1);
+    let refused = finding(&record, "FORK_PIDS_MAX");
+    assert_eq!(evidence(refused, "has"), 30.0);
+    assert!(evidence(refused, "pids_events_max") >= 1.0);
+    assert!(!codes(&record).contains(&"FORK_NPROC"), "{:?}", codes(&record));
+    proven(&record, "FORK_PIDS_MAX");
+    drop(group);
+    let left = std::fs::read_dir("/sys/fs/cgroup/pids").unwrap().flatten();
+    let arms = left.filter(|entry| entry.file_name().to_string_lossy().starts_with("systally-arm-"));
+    assert_eq!(arms.count(), 0);
+}
+
+#[test]
+fn a_server_with_a_fiftieth_of_a_cpu() {
+    let quota = [("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "2000")];
+    let Some(group) = Group::make("cpu", &quota) else {
+        return;
+    };
+    let Some(redis) = Redis::start(&[], &[]) else {
+        return;
+    };
+    group.take(redis.pid());
+    let run = Run::bench([
+        "raw/pipeline/unix",
+        "-c",
+        "4",
+        "-P",
+        "100",
+        "--duration",
+        "1s",
+        "-t",
+        "incr",
+    ]);
+    let run = run.args([
+        "--engine",
+        "none",
+        "--runs",
+        "1",
+        "--warmup",
+        "0",
+        "--timeout",
+        "60s",
+        "--prove",
+    ]);
+    let (_, record) = run.args(redis.flags()).record();
+    assert_eq!(row(&record, "raw/pipeline/unix").status, Status::Ok);
+    let throttled = finding(&record, "CPU_THROTTLE");
+    assert_eq!(throttled.evidence["whose"], "the server");
+    let proof = proven(&record, "CPU_THROTTLE");
+    let a = proof.runs.iter().find(|run| run.arm == ProofArm::A).unwrap();
+    assert!(a.counters["server.cpu.stat.nr_throttled"] > 0, "{proof:#?}");
+    drop((redis, group));
+}
+
+/// Its table is one for the whole machine, so the maximum is only ever read.
+#[test]
+fn a_table_of_followed_connections() {
+    println!(
+        "SKIP: nf_conntrack_max holds for the whole machine, which no test changes; the rule has its recorded cases"
+    );
+}
