@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::ops::Range;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -414,7 +415,8 @@ fn choice(endpoints: Vec<Endpoint>, options: PrivateOptions) -> ServerChoice {
 fn target(args: &ServerArgs) -> Result<Target, CommandError> {
     let socket = match &args.socket {
         Some(path) => Some(
-            path.to_str()
+            absolute(path)
+                .to_str()
                 .map(str::to_owned)
                 .ok_or_else(|| anyhow!("--socket: the path is not valid UTF-8"))
                 .code(Code::Usage)?,
@@ -429,6 +431,20 @@ fn target(args: &ServerArgs) -> Result<Target, CommandError> {
         user: args.user.clone(),
         password: args.pass.clone(),
     })
+}
+
+/// A path that still leads to the socket from another folder, as a worker's, and that the kernel's table of
+/// sockets has; the path as it is where that would be too long for a socket's address.
+fn absolute(path: &Path) -> PathBuf {
+    const SUN_PATH_MAX: usize = 107;
+    if path.is_absolute() || path.as_os_str().as_bytes().starts_with(b"@") {
+        return path.to_owned();
+    }
+    let found = std::fs::canonicalize(path).or_else(|_| std::path::absolute(path));
+    match found {
+        Ok(found) if found.as_os_str().len() <= SUN_PATH_MAX => found,
+        Ok(_) | Err(_) => path.to_owned(),
+    }
 }
 
 fn common(load: &LoadArgs) -> Common {

@@ -12,6 +12,7 @@ pub mod explain;
 pub mod import;
 pub mod list;
 pub mod preflight;
+mod preflight_load;
 pub mod prove;
 pub mod responder;
 mod scenario;

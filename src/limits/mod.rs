@@ -49,7 +49,7 @@ mod witness;
 use crate::proc::Root;
 use crate::record::{LimitReading, Verdict};
 
-pub use capacity::{Capacity, capacities};
+pub use capacity::{Capacity, beyond_loopback, capacities, followed};
 pub use facts::{REDIS_RESERVED_FDS, ServerFacts, ServerKind};
 pub use load::{Load, is_loopback};
 pub use reading::worst;
@@ -118,12 +118,21 @@ pub fn check_all(root: &Root, load: &Load) -> Vec<LimitReading> {
     LIMITS.iter().map(|limit| limit.check(&root, load)).collect()
 }
 
-/// The limits that a bench tells of: the usual suspects, and whatever else does not fit.
-pub fn check_bench(root: &Root, load: &Load) -> Vec<LimitReading> {
+/// Sets every limit against several loads that come one after the other: of each limit the gravest reading.
+pub fn check_each(root: &Root, loads: &[Load]) -> Vec<LimitReading> {
     let root = root.at_one_moment();
-    LIMITS
-        .iter()
-        .map(|limit| (limit.headline(), limit.check(&root, load)))
+    let gravest = |limit: &&dyn Limit| {
+        let readings = loads.iter().map(|load| limit.check(&root, load));
+        readings.max_by_key(|reading| (reading.verdict, reading.demand.known().copied()))
+    };
+    LIMITS.iter().filter_map(gravest).collect()
+}
+
+/// The limits that a bench tells of: the usual suspects, and whatever else does not fit.
+pub fn check_bench(root: &Root, loads: &[Load]) -> Vec<LimitReading> {
+    check_each(root, loads)
+        .into_iter()
+        .map(|reading| (limit(&reading.id).is_some_and(|limit| limit.headline()), reading))
         .filter(|(headline, reading)| *headline || matches!(reading.verdict, Verdict::Fail | Verdict::Warn))
         .map(|(_, reading)| reading)
         .collect()

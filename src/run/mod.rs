@@ -174,51 +174,54 @@ impl Bench<'_> {
         live * (rounds + passes * u64::from(self.settings.counted_runs))
     }
 
-    /// The heaviest row, in the terms of the limits, with the highest rate of connects that was measured.
-    fn load(&self, states: &[RowState]) -> Load {
-        let per_op = |row: &&Row| row.strategy.mode.connect == Connect::PerOp;
-        let tcp = |row: &&Row| row.strategy.transport == Transport::Tcp;
-        let heaviest = self
-            .rows
-            .iter()
-            .max_by_key(|row| (per_op(row), tcp(row), row.clients));
-        let place = heaviest.and_then(Row::place);
-        let server = place.and_then(|place| self.servers.get(place));
-        let endpoint = heaviest.and_then(|row| self.endpoints(row).into_iter().next());
-        let load = endpoint.as_ref().map(Load::to).unwrap_or_default();
-        Load {
-            processes: self
-                .rows
-                .iter()
-                .map(|row| u64::from(row.clients))
-                .max()
-                .unwrap_or(1),
-            connect_per_op: self.rows.iter().any(|row| per_op(&row)),
-            connects_per_second: self
-                .rows
-                .iter()
-                .zip(states)
-                .filter(|(row, _)| per_op(row) && tcp(row))
-                .filter_map(|(_, state)| state.median())
-                .map(|rate| rate as u64)
-                .max(),
-            server_pid: server.and_then(Backend::pid),
-            server: limits::Witness {
+    /// The rows in the terms of the limits: a load for each server and way to connect, with the most clients
+    /// that connect so and the highest rate of connections that was measured.
+    fn loads(&self, states: &[RowState]) -> Vec<Load> {
+        let mut loads = Vec::new();
+        for (place, server) in self.servers.iter() {
+            let facts = limits::Witness {
                 kind: match place {
-                    Some(Place::Memcached(_)) => limits::ServerKind::Memcached,
-                    Some(Place::Redis | Place::Cluster | Place::Shards) => limits::ServerKind::Redis,
-                    Some(Place::Twemproxy) | None => limits::ServerKind::Other,
+                    Place::Memcached(_) => limits::ServerKind::Memcached,
+                    Place::Redis | Place::Cluster | Place::Shards => limits::ServerKind::Redis,
+                    Place::Twemproxy => limits::ServerKind::Other,
                 },
-                answered: server.is_some(),
-                named: server
-                    .map(|server| server.info().settings.clone())
-                    .unwrap_or_default(),
-                pid: server.and_then(Backend::pid),
+                answered: true,
+                named: server.info().settings.clone(),
+                pid: server.pid(),
                 ..limits::Witness::default()
             }
-            .facts(&Root::live()),
-            ..load
+            .facts(&Root::live());
+            let ways = Transport::SOCKETS.map(|transport| [false, true].map(|per_op| (transport, per_op)));
+            for (transport, per_op) in ways.into_iter().flatten() {
+                let alike = |row: &Row| {
+                    row.place() == Some(place)
+                        && row.strategy.transport == transport
+                        && (row.strategy.mode.connect == Connect::PerOp) == per_op
+                };
+                let rows = self.rows.iter().zip(states).filter(|(row, _)| alike(row));
+                let Some((clients, endpoint)) = rows
+                    .clone()
+                    .filter_map(|(row, _)| {
+                        Some((u64::from(row.clients), self.endpoints(row).into_iter().next()?))
+                    })
+                    .max_by_key(|(clients, _)| *clients)
+                else {
+                    continue;
+                };
+                let rates = rows
+                    .filter_map(|(_, state)| state.median())
+                    .map(|rate| rate as u64);
+                loads.push(Load {
+                    processes: clients,
+                    connect_per_op: per_op,
+                    connects_per_second: rates.max().filter(|_| per_op && transport == Transport::Tcp),
+                    server_pid: server.pid(),
+                    server: facts.clone(),
+                    ..Load::to(&endpoint)
+                });
+            }
         }
+        loads
     }
 
     fn counters(&mut self, root: &Root) -> BTreeMap<String, u64> {
@@ -330,7 +333,7 @@ impl Bench<'_> {
             more_servers,
             plan: self.settings.plan.clone(),
             strategies,
-            limits: limits::check_bench(&Root::live(), &self.load(states)),
+            limits: limits::check_bench(&Root::live(), &self.loads(states)),
             counters: Counters {
                 before: frame.before.clone(),
                 after: self.counters(&Root::live()),

@@ -21,7 +21,7 @@ macro_rules! scenarios {
 }
 
 /// All of them, in the order in which they are listed.
-pub const BUILT_IN: &[BuiltIn] = scenarios!["forked-connections", "sharded-set"];
+pub const BUILT_IN: &[BuiltIn] = scenarios!["forked-connections", "php-cache-clients", "sharded-set"];
 
 #[cfg(test)]
 mod tests {
