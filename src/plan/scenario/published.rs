@@ -195,7 +195,10 @@ impl Figures {
         /// Below this, a call is still of the start-up, or of a loop that is not the client's.
         const LEAST: f64 = 0.01;
         let start_up = |name: &String| {
-            let all = self.dtruss.values().map(|table| table.get(name).copied().unwrap_or(0));
+            let all = self
+                .dtruss
+                .values()
+                .map(|table| table.get(name).copied().unwrap_or(0));
             all.min().unwrap_or(0)
         };
         counts
@@ -343,7 +346,9 @@ mod tests {
             let figures = figures.of(&article, &blocks[0], (name, Transport::Tcp));
             let found = figures.into_iter().find(|figure| !figure.calls_per_op.is_empty());
             let rates = found.unwrap().calls_per_op.into_iter();
-            rates.map(|(name, rate)| (name, rate.round() as u64)).collect::<Vec<_>>()
+            rates
+                .map(|(name, rate)| (name, rate.round() as u64))
+                .collect::<Vec<_>>()
         };
         let call = |name: &str, n: u64| (name.to_owned(), n);
         assert_eq!(
@@ -352,7 +357,12 @@ mod tests {
         );
         assert_eq!(
             of("phpredis/pconnect-no-pool/tcp"),
-            [call("poll", 4), call("recvfrom", 1), call("sendto", 1), call("setsockopt", 1)]
+            [
+                call("poll", 4),
+                call("recvfrom", 1),
+                call("sendto", 1),
+                call("setsockopt", 1)
+            ]
         );
         assert_eq!(
             of("php-memcached/text/tcp"),
@@ -370,15 +380,29 @@ mod tests {
             let block = blocks
                 .iter()
                 .find(|block| block.payload == payload && block.variant.name == variant);
-            let all = figures.of(&article, block.unwrap(), (name, transport)).into_iter();
+            let all = figures
+                .of(&article, block.unwrap(), (name, transport))
+                .into_iter();
             all.filter_map(|figure| figure.ops_per_s).collect::<Vec<_>>()
         };
         let phpredis = "phpredis/persistent/unix";
-        assert_eq!(rates(PayloadKind::Array, "plain", phpredis, Transport::Unix), [44764.79]);
+        assert_eq!(
+            rates(PayloadKind::Array, "plain", phpredis, Transport::Unix),
+            [44764.79]
+        );
         let phpredis = "phpredis/persistent/tcp";
-        assert_eq!(rates(PayloadKind::String, "opcache", phpredis, Transport::Tcp), [25462.75]);
-        assert_eq!(rates(PayloadKind::String, "xdebug", phpredis, Transport::Tcp), [9733.0]);
+        assert_eq!(
+            rates(PayloadKind::String, "opcache", phpredis, Transport::Tcp),
+            [25462.75]
+        );
+        assert_eq!(
+            rates(PayloadKind::String, "xdebug", phpredis, Transport::Tcp),
+            [9733.0]
+        );
         let unsent = "phpredis/unsent/tcp";
-        assert_eq!(rates(PayloadKind::Object, "", unsent, Transport::Tcp), [1621555.16]);
+        assert_eq!(
+            rates(PayloadKind::Object, "", unsent, Transport::Tcp),
+            [1621555.16]
+        );
     }
 }
