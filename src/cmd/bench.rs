@@ -208,11 +208,7 @@ pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult
 
 /// Connects to the servers that the rows need, or starts them.
 pub(super) fn start(wanted: &Wanted, rows: &[Row], interrupt: &Interrupt) -> Result<Servers, CommandError> {
-    let needs = rows
-        .iter()
-        .filter(|row| matches!(row.strategy.client.presence(), Presence::Ready { .. }))
-        .filter_map(|row| Some((row.place()?, row.servers)));
-    Servers::start(wanted, needs, interrupt).map_err(|error| {
+    servers_of(wanted, rows, interrupt).map_err(|error| {
         let code = if matches!(error, ServerError::Interrupted) {
             Code::Incomplete
         } else {
@@ -223,6 +219,19 @@ pub(super) fn start(wanted: &Wanted, rows: &[Row], interrupt: &Interrupt) -> Res
             error: error.into(),
         }
     })
+}
+
+/// The servers that the rows need, running.
+pub(super) fn servers_of(
+    wanted: &Wanted,
+    rows: &[Row],
+    interrupt: &Interrupt,
+) -> Result<Servers, ServerError> {
+    let needs = rows
+        .iter()
+        .filter(|row| matches!(row.strategy.client.presence(), Presence::Ready { .. }))
+        .filter_map(|row| Some((row.place()?, row.servers)));
+    Servers::start(wanted, needs, interrupt)
 }
 
 /// The form of what is printed.
@@ -499,6 +508,7 @@ fn settings(args: &BenchArgs, rows: &[Row], baseline: Option<usize>) -> Settings
         patience: args.timeout.unwrap_or(DEFAULT_PATIENCE),
         baseline,
         plan: plan_info(args, runs, warmup, length),
+        usage: false,
     }
 }
 

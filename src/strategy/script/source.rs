@@ -46,6 +46,7 @@ const BUILT_IN: &[(&str, &str)] = built_in![
     "php/systally.php",
     "php/tmpfile.php",
     "python/pymemcache_worker.py",
+    "python/redis_benchmark.py",
     "python/redis_worker.py",
     "python/requirements.txt",
     "python/run",
