@@ -19,11 +19,11 @@ use crate::server::{Place, PrivateOptions, ServerChoice, ServerError, Servers};
 use crate::strategy::{Registry, ScriptSource};
 use crate::units::escape;
 
-use super::bench::{
-    Bar, DEFAULT_PATIENCE, Header, clean_up, exit_code, file, form, servers_of, start, to_clean, wanted,
-    write_outputs,
-};
+use super::bench::{DEFAULT_PATIENCE, exit_code};
 use super::counting::{self, Counting};
+use super::outputs::{Bar, Header, file, form, write_outputs};
+use super::servers::{servers_of, start, wanted};
+use super::written_keys::{clean_up, to_clean};
 use super::{Code, CommandError, CommandResult, WithCode, warn};
 
 /// A block with its rows.
