@@ -118,7 +118,7 @@ pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult
         return scenario::run(args, name);
     }
     let options = PrivateOptions {
-        tcp_backlog: args.tcp_backlog,
+        tcp_backlog: args.tcp_backlog.or_else(|| backlog_for(&args.load.clients)),
         ..PrivateOptions::default()
     };
     let wanted = wanted(&args.server, options)?;
@@ -344,6 +344,20 @@ fn within_reach(rows: Vec<Row>, servers: &Servers, named: &[String]) -> (Vec<Row
     (kept, note)
 }
 
+/// The queue that a private server needs so that all clients can connect at one time; `None` where the
+/// server's own default (511) is enough. Redis' default would drop the others' handshakes, and what is
+/// measured then is how TCP sends them again. `--tcp-backlog 511` shows that.
+fn backlog_for(clients: &[u32]) -> Option<u32> {
+    /// The default of Redis and of Valkey.
+    const DEFAULT: u32 = 511;
+    clients
+        .iter()
+        .copied()
+        .max()
+        .filter(|most| *most > DEFAULT)
+        .map(|most| most.min(65_535))
+}
+
 /// The strategies that were named, or all default ones, and the user's own program. Where the user's
 /// server is a memcached, all of its clients stand for the default ones.
 fn strategies(args: &BenchArgs, memcached: bool) -> Result<Vec<Strategy>, CommandError> {
@@ -389,13 +403,15 @@ pub(super) fn wanted(args: &ServerArgs, options: PrivateOptions) -> Result<Wante
     Ok(Wanted { redis, memcached })
 }
 
-/// The Redis server that the command line asks for.
+/// The one server that the command line asks for, whatever it is.
 pub(super) fn server_choice(args: &ServerArgs) -> Result<ServerChoice, CommandError> {
     let options = PrivateOptions::default();
     if args.builtin_server {
         return Ok(ServerChoice::BuiltIn { options });
     }
-    Ok(choice(target(args)?.endpoints().code(Code::Usage)?, options))
+    let Named { redis, memcached } = target(args)?.named().code(Code::Usage)?;
+    let endpoints = if memcached.is_empty() { redis } else { memcached };
+    Ok(choice(endpoints, options))
 }
 
 /// The user's own server, or a private one where none is named.
