@@ -53,13 +53,15 @@ pub(super) fn wanted(args: &ServerArgs, options: PrivateOptions) -> Result<Wante
     Ok(Wanted { redis, memcached })
 }
 
-/// The Redis server that the command line asks for.
+/// The one server that the command line asks for, whatever it is.
 pub(super) fn server_choice(args: &ServerArgs) -> Result<ServerChoice, CommandError> {
     let options = PrivateOptions::default();
     if args.builtin_server {
         return Ok(ServerChoice::BuiltIn { options });
     }
-    Ok(choice(target(args)?.endpoints().code(Code::Usage)?, options))
+    let Named { redis, memcached } = target(args)?.named().code(Code::Usage)?;
+    let endpoints = if memcached.is_empty() { redis } else { memcached };
+    Ok(choice(endpoints, options))
 }
 
 /// The user's own server, or a private one where none is named.

@@ -69,6 +69,10 @@ pub trait Limit: Sync {
     fn headline(&self) -> bool {
         false
     }
+    /// Whether it only bears on a load that goes to a server.
+    fn needs_server(&self) -> bool {
+        true
+    }
     /// Reads it below `root` and sets it against the load.
     fn check(&self, root: &Root, load: &Load) -> LimitReading;
 }
@@ -122,7 +126,11 @@ pub fn check_all(root: &Root, load: &Load) -> Vec<LimitReading> {
 pub fn check_each(root: &Root, loads: &[Load]) -> Vec<LimitReading> {
     let root = root.at_one_moment();
     let gravest = |limit: &&dyn Limit| {
-        let readings = loads.iter().map(|load| limit.check(&root, load));
+        let readings = loads
+            .iter()
+            // Clients that keep their data themselves meet the limits of their own process alone.
+            .filter(|load| load.endpoint.is_some() || !limit.needs_server())
+            .map(|load| limit.check(&root, load));
         readings.max_by_key(|reading| (reading.verdict, reading.demand.known().copied()))
     };
     LIMITS.iter().filter_map(gravest).collect()

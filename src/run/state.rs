@@ -146,11 +146,12 @@ impl RowState {
         row: &Row,
         engine: &dyn Engine,
         dones: &[Done],
+        counted: &[Done],
         outcome: Outcome,
         view: Measured<ServerView>,
     ) {
         let (ops, errors, _) = merged(dones);
-        let counted = counted::counted(row, engine, dones, outcome, self.median());
+        let counted = counted::counted(row, engine, counted, outcome, self.median());
         self.claim(ops, &errors, &view);
         if let Measured::Known(counted) = &counted {
             self.passes.push(counted.clone());
@@ -159,6 +160,12 @@ impl RowState {
         if self.counted.known().is_none() {
             self.counted = counted;
         }
+    }
+
+    /// Adds work that is in the ledger alone.
+    pub(super) fn add_uncounted(&mut self, dones: &[Done], view: &Measured<ServerView>) {
+        let (ops, errors, _) = merged(dones);
+        self.claim(ops, &errors, view);
     }
 
     /// Adds a recount by an engine that counts only these calls, or all.
