@@ -27,6 +27,7 @@ mod roles;
 mod session;
 mod state;
 mod tracing;
+mod transfers;
 mod workers;
 
 use std::collections::BTreeSet;
