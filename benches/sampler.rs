@@ -17,7 +17,10 @@ use systally::strategy::contract::Endpoint;
 const PAIRS: usize = 2_500;
 
 fn main() {
-    let seconds = std::env::args().skip(1).find_map(|arg| arg.parse().ok()).unwrap_or(5);
+    let seconds = std::env::args()
+        .skip(1)
+        .find_map(|arg| arg.parse().ok())
+        .unwrap_or(5);
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
     if hard < 4 * PAIRS as u64 + 100 {
@@ -30,7 +33,10 @@ fn main() {
     let address = tcp.local_addr().unwrap();
     let mut held: Vec<(TcpStream, TcpStream, UnixStream, UnixStream)> = Vec::with_capacity(PAIRS);
     for _ in 0..PAIRS {
-        let (ours, local) = (TcpStream::connect(address).unwrap(), UnixStream::connect(&path).unwrap());
+        let (ours, local) = (
+            TcpStream::connect(address).unwrap(),
+            UnixStream::connect(&path).unwrap(),
+        );
         held.push((ours, tcp.accept().unwrap().0, local, unix.accept().unwrap().0));
     }
     let watch = Watch {

@@ -123,7 +123,7 @@ pub struct BenchArgs {
     #[arg(long, requires = "scenario")]
     pub published: bool,
 
-    /// Length of the listen queues of the private server
+    /// Length of the listen queues of the private server [default: its own 511, or -c where that is more]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_535),
           conflicts_with_all = ["host", "port", "socket", "uri"])]
     pub tcp_backlog: Option<u32>,

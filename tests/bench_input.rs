@@ -251,17 +251,33 @@ fn a_result_that_cannot_be_true_is_none() {
             "{READY} echo '{{\"event\":\"done\",\"ops\":{ops},\"asked\":{asked},\"elapsed_ns\":{elapsed},\"errors\":{{}}}}'; read exit"
         )
     };
-    let garbage = FailureKind::Garbage;
-    fails(&done(11, 11, 1), garbage, "WORKER_GARBAGE", "asked for 10");
-    fails(&done(10, 10, u64::MAX), garbage, "WORKER_GARBAGE", "went by");
-    fails(&done(20, 10, 1), garbage, "WORKER_GARBAGE", "completed 20");
-    fails(&done(9, 10, 1), garbage, "WORKER_GARBAGE", "failed");
+    let miscounted = FailureKind::Miscounted;
+    fails(&done(11, 11, 1), miscounted, "WORKER_MISCOUNTED", "asked for 10");
+    fails(
+        &done(10, 10, u64::MAX),
+        miscounted,
+        "WORKER_MISCOUNTED",
+        "went by",
+    );
+    fails(&done(20, 10, 1), miscounted, "WORKER_MISCOUNTED", "completed 20");
+    fails(&done(9, 10, 1), miscounted, "WORKER_MISCOUNTED", "failed");
     fails(
         &done(u64::MAX, u64::MAX, 1),
-        garbage,
-        "WORKER_GARBAGE",
+        miscounted,
+        "WORKER_MISCOUNTED",
         "asked for 10",
     );
+}
+
+/// Opening a FIFO would wait for whoever writes to it.
+#[test]
+fn a_list_of_clients_that_is_no_file_is_refused() {
+    let run = Run::bench(["raw/persistent/tcp", "--clients-file"]);
+    let fifo = run.path("clients.toml");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let ended = run.arg(&fifo).end();
+    ended.code(2);
+    assert!(ended.error().contains("not a file"), "{}", ended.all());
 }
 
 /// Numbers that no machine reaches add up without an accident.
@@ -344,6 +360,35 @@ fn a_program_that_does_not_exist_is_said_to_be_missing() {
         record.findings
     );
     assert!(ended.stdout.contains("/no/such/program"), "{}", ended.stdout);
+}
+
+/// The guide to a client of one's own, followed to the letter.
+#[test]
+fn the_guide_of_the_manual_works_as_it_stands() {
+    if !have("python3", &["-c", "import socket"], "a worker in Python") {
+        return;
+    }
+    let manual = include_str!("../tracing-scripts/README.md");
+    let block = |mark: &str| {
+        let (_, text) = manual.split_once(mark).unwrap();
+        text.split_once("```").unwrap().0
+    };
+    let toml = block("```toml\n");
+    // It stands in a list, three columns to the right.
+    let toml: Vec<&str> = toml
+        .lines()
+        .map(|line| line.strip_prefix("   ").unwrap_or(line))
+        .collect();
+    let run = Run::bench(["plain,raw/persistent,redis-rs/persistent", "-t", "get"])
+        .args(["-n", "100", "--runs", "1", "--warmup", "0", "--engine", "none"]);
+    let list = run.path("clients.toml");
+    std::fs::write(&list, toml.join("\n")).unwrap();
+    std::fs::write(run.path("plain.py"), block("```python\n")).unwrap();
+    let (ended, record) = run.arg("--clients-file").arg(&list).record();
+    ended.code(0);
+    assert_eq!(record.strategies.len(), 6);
+    row_is(&record, "plain/persistent/tcp", Status::Ok);
+    row_is(&record, "plain/persistent/unix", Status::Ok);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use bench_support::{Run, have, row, row_is};
+use bench_support::{Run, have, may_trace, row, row_is};
 use nix::sys::signal::Signal;
 use systally::record::{Record, ServerOrigin, Status};
 
@@ -277,6 +277,90 @@ fn rows_without_an_address_are_one_line() {
         ended.stdout
     );
     assert_eq!(record.strategies.len(), 2);
+}
+
+/// redis-benchmark does not keep the contract, and is counted all the same: its 5 epoll_ctl, its send and its
+/// receive, without the thousand calls of its start.
+#[test]
+fn a_program_is_counted_without_its_start() {
+    if !have("redis-benchmark", &["--version"], "redis-benchmark")
+        || !have("redis-server", &["--version"], "its server")
+        || !have("python3", &["-c", "import csv"], "its worker")
+        || !may_trace()
+    {
+        return;
+    }
+    let (ended, record) =
+        Run::bench(["redis-benchmark/persistent,redis-benchmark/pipeline/tcp,redis-cli/pipe/unix"])
+            .args([
+                "-t", "set", "-n", "1600", "-P", "16", "--runs", "1", "--warmup", "0",
+            ])
+            .args(["--engine", "ptrace", "--timeout", "100s"])
+            .record();
+    ended.code(0);
+    for (name, expected) in [
+        (
+            "redis-benchmark/persistent/tcp",
+            [("epoll_ctl", 5.0), ("sendto", 1.0), ("recvfrom", 1.0)],
+        ),
+        (
+            "redis-benchmark/persistent/unix",
+            [("epoll_ctl", 5.0), ("sendto", 1.0), ("recvfrom", 1.0)],
+        ),
+        (
+            "redis-benchmark/pipeline/tcp",
+            [("epoll_ctl", 0.3125), ("sendto", 0.0625), ("recvfrom", 0.0625)],
+        ),
+        (
+            "redis-cli/pipe/unix",
+            [("epoll_ctl", 0.0), ("sendto", 0.0), ("recvfrom", 1.0)],
+        ),
+    ] {
+        let counted = row_is(&record, name, Status::Ok).counted.known().unwrap();
+        assert_eq!(counted.ops.unwrap().0, 1600, "{name}");
+        assert!(
+            counted.notes.iter().any(|note| note.contains("counted twice")),
+            "{:?}",
+            counted.notes
+        );
+        let calls = &counted.phases.run_loop.syscalls;
+        for (call, per_op) in expected {
+            let seen = calls.get(call).map_or(0, |call| call.calls) as f64 / 1600.0;
+            assert!((seen - per_op).abs() < 0.02, "{name}: {call} {seen}");
+        }
+        assert!(!calls.contains_key("execve"), "{name}: {:?}", calls.keys());
+    }
+}
+
+#[test]
+fn an_extension_that_is_switched_off_is_one_row() {
+    if !have_extension("apcu", "APCu") {
+        return;
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tracing-scripts/php/apcu.php");
+    let run = quick("noop/loop/local");
+    let path = run.path("record.json");
+    let ended = run
+        .arg("-o")
+        .arg(&path)
+        .args([
+            "--",
+            "php",
+            "-d",
+            "display_errors=stderr",
+            "-d",
+            "apc.enable_cli=0",
+            script,
+        ])
+        .end();
+    ended.code(1);
+    let record = ended.saved(&path);
+    for transport in ["tcp", "unix"] {
+        let found = row_is(&record, &format!("php/persistent/{transport}"), Status::Failed);
+        let reason = found.reason.as_ref().unwrap();
+        assert!(reason.contains("apc.enable_cli"), "{reason}");
+    }
+    row_is(&record, "noop/loop/local", Status::Ok);
 }
 
 #[test]

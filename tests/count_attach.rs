@@ -446,6 +446,21 @@ fn children_that_are_forked_meanwhile_are_let_go_too() {
 }
 
 #[test]
+fn a_process_that_cannot_be_stopped_is_let_go_all_the_same() {
+    let Some(guest) = Guest::start(&["vfork"]) else {
+        return;
+    };
+    let mut attachment = attach(&[guest.pid()]);
+    attachment
+        .wait(Some(Duration::from_millis(50)), &|| false)
+        .unwrap();
+    let outcome = attachment.detach().unwrap();
+    assert_eq!(outcome.tallies.known().unwrap().run_loop.total(), 0);
+    assert_free(guest.pid());
+    guest.finish();
+}
+
+#[test]
 fn one_that_has_ended_is_no_error_for_the_others() {
     let Some(mut guest) = Guest::start(&["rounds", "1"]) else {
         return;
@@ -883,6 +898,27 @@ fn a_live_phpredis_client_is_divided_by_what_its_server_counted() {
     until("the server listens", || {
         std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
     });
+    // A program that systally starts is divided in the same way: 50 times two, and one AUTH.
+    let uri = format!("redis://:hunter2@127.0.0.1:{port}");
+    let file = folder.path().join("started.json");
+    let short = format!(
+        "$r = new Redis(); $r->connect('127.0.0.1', {port}); $r->auth('hunter2'); \
+         for ($i = 0; $i < 50; $i++) {{ $r->set('k', $i); $r->get('k'); }}"
+    );
+    let (code, said) = run(&[
+        "--server",
+        &uri,
+        "-o",
+        file.to_str().unwrap(),
+        "--",
+        "php",
+        "-r",
+        &short,
+    ]);
+    assert_eq!(code, 0, "{said}");
+    let record = systally::record::wire::load(&file).unwrap();
+    let counted = record.strategies[0].counted.known().unwrap();
+    assert_eq!(counted.ops, Some(systally::units::Ops(101)), "{said}");
     let script = format!(
         "$r = new Redis(); $r->connect('127.0.0.1', {port}); $r->auth('hunter2'); echo \"ready\\n\"; \
          for ($i = 0; ; $i++) {{ $r->set('k', $i); if ($r->get('k') != $i) exit(3); }}"
@@ -898,7 +934,6 @@ fn a_live_phpredis_client_is_divided_by_what_its_server_counted() {
         .unwrap();
     assert_eq!(ready, "ready\n");
     let pid = client.id().to_string();
-    let uri = format!("redis://:hunter2@127.0.0.1:{port}");
     for kind in engines() {
         let file = folder.path().join("record.json");
         let (code, said) = run(&[

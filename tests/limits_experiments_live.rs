@@ -399,6 +399,56 @@ fn a_server_with_a_fiftieth_of_a_cpu() {
     drop((redis, group));
 }
 
+/// php-memcached says "ERROR was returned by server", and the server counts what it turned away.
+#[test]
+fn a_memcached_with_few_connections() {
+    let extension = "exit(extension_loaded('memcached') ? 0 : 1);";
+    if !(have("memcached", &["-V"], "a full memcached") && have("php", &["-r", extension], "its client")) {
+        return;
+    }
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let port_text = port.to_string();
+    let mut command = std::process::Command::new("memcached");
+    command.args(["-l", "127.0.0.1", "-p", &port_text, "-U", "0", "-c", "60"]);
+    if is_root() {
+        command.args(["-u", "root"]);
+    }
+    let _server = limits_support::Ended(command.spawn().unwrap());
+    limits_support::wait_for(port);
+    let uri = format!("memcached://127.0.0.1:{port}");
+    let run = Run::bench([
+        "php-memcached/text/tcp",
+        "-u",
+        &uri,
+        "-c",
+        "50",
+        "-n",
+        "500",
+        "-t",
+        "set",
+    ]);
+    let run = run.args([
+        "--engine",
+        "none",
+        "--runs",
+        "1",
+        "--warmup",
+        "0",
+        "--timeout",
+        "60s",
+        "--prove",
+    ]);
+    let (_, record) = run.record();
+    let full = finding(&record, "MEMCACHED_CONNLIMIT_FAST");
+    assert_eq!(full.evidence["max_connections"], "60");
+    assert!(evidence(full, "connections") >= 1.0);
+    proven(&record, "MEMCACHED_CONNLIMIT_FAST");
+}
+
 /// Its table is one for the whole machine, so the maximum is only ever read.
 #[test]
 fn a_table_of_followed_connections() {

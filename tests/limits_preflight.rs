@@ -264,6 +264,95 @@ fn a_server_that_is_neither_is_unknown_and_ends_in_time() {
     assert_eq!(output.status.code(), Some(1));
 }
 
+/// A server that lets this user read neither its settings nor its counters.
+#[test]
+fn a_server_that_denies_what_is_asked_is_unknown() {
+    let folder = tempfile::tempdir().unwrap();
+    for (rights, told) in [("-config", "ok"), ("-config -info", "unknown")] {
+        let user = format!("default on nopass ~* &* +@all {rights}");
+        let Some((_server, port)) = redis(folder.path(), &["--user", &user]) else {
+            return;
+        };
+        let output = preflight(&[
+            "-h",
+            "127.0.0.1",
+            "-p",
+            &port.to_string(),
+            "-c",
+            "10",
+            "--format",
+            "json",
+        ]);
+        let record = json(&output);
+        assert_eq!(limit(&record, "maxclients")["verdict"], told, "{rights}");
+        for id in ["tcp_backlog", "idle_timeout", "output_buffer"] {
+            assert_ne!(limit(&record, id)["verdict"], "ok", "{rights}: {id}");
+        }
+        std::fs::remove_file(folder.path().join("r.sock")).unwrap();
+    }
+}
+
+/// The command line of a bench is a plan as it stands.
+#[test]
+fn the_flags_of_a_bench_are_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some((_server, port)) = redis(folder.path(), &["--tcp-backlog", "7"]) else {
+        return;
+    };
+    let port = port.to_string();
+    let socket = folder.path().join("r.sock");
+    let both = ["-h", "127.0.0.1", "-p", &port, "-s", socket.to_str().unwrap()];
+    let plan = [
+        "-c", "1,60", "-n", "1000", "-P", "1,16", "-d", "4,4096", "-r", "500", "-t", "get,incr", "--runs",
+        "3",
+    ];
+    let more = [
+        "--warmup", "0", "--seed", "7", "--engine", "none", "--format", "json",
+    ];
+    let check = |strategies: &[&str]| {
+        let output = preflight(&[strategies, &both, &plan, &more].concat());
+        (output.status.code(), json(&output))
+    };
+    let (code, record) = check(&["redis-rs/connect", "predis/persistent/unix"]);
+    assert_eq!(code, Some(4), "{record:#}");
+    assert_eq!(limit(&record, "accept_backlog")["demand"], 60);
+    assert_eq!(limit(&record, "accept_backlog")["verdict"], "fail");
+    // 1,000 connections in each of 3 rounds and a counted one, however fast they come.
+    assert_eq!(limit(&record, "ephemeral_ports")["demand"], 60 + 4000);
+    assert_eq!(limit(&record, "maxclients")["demand"], 121);
+    let (_, unix) = check(&["redis-rs/connect/unix"]);
+    assert_eq!(limit(&unix, "ephemeral_ports")["verdict"], "not_applicable");
+    let wrong = preflight(&["no-such-client", "-c", "2"]);
+    assert_eq!(wrong.status.code(), Some(2));
+}
+
+/// The kernel knows a socket by the name under which the server bound it.
+#[test]
+fn a_relative_path_of_a_socket_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(_server) = redis(folder.path(), &["--tcp-backlog", "9"]) else {
+        return;
+    };
+    std::os::unix::fs::symlink(folder.path(), folder.path().join("here")).unwrap();
+    for path in ["r.sock", "./r.sock", "here/r.sock"] {
+        let output = Command::cargo_bin("systally")
+            .unwrap()
+            .current_dir(folder.path())
+            .args(["preflight", "-s", path, "-c", "3", "--format", "json"])
+            .output()
+            .unwrap();
+        assert_eq!(limit(&json(&output), "accept_backlog")["capacity"], 10, "{path}");
+    }
+}
+
+#[test]
+fn without_a_server_that_is_said_once() {
+    let output = preflight(&["-c", "2"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(text.matches("no server is named").count(), 1, "{text}");
+    assert!(!text.contains("unknown"), "{text}");
+}
+
 #[test]
 fn without_a_plan_it_says_what_can_be_carried() {
     let output = preflight(&["--format", "json"]);
@@ -274,6 +363,19 @@ fn without_a_plan_it_says_what_can_be_carried() {
         finding["evidence"]["connects_per_second_most"].as_u64().is_some(),
         "{finding:#}"
     );
+    if Path::new("/proc/sys/net/netfilter/nf_conntrack_max").exists() {
+        assert!(
+            finding["evidence"]["conntrack_connects_per_second_most"].is_u64(),
+            "{finding:#}"
+        );
+    }
+    let reuse = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_tw_reuse").unwrap_or_default();
+    if reuse.trim() == "2" {
+        assert!(
+            finding["says"].as_str().unwrap().contains("loopback only"),
+            "{finding:#}"
+        );
+    }
     assert_eq!(output.status.code(), Some(0));
 }
 

@@ -22,7 +22,7 @@ use crate::strategy::contract::{Endpoint, Op, PayloadKind, Serializer};
 use crate::units::{Measured, escape};
 
 use super::{
-    Code, CommandError, CommandResult, WithCode, bench, preflight_load, print, secrets, terminal, warn,
+    Code, CommandError, CommandResult, WithCode, preflight_load, print, secrets, servers, terminal, warn,
 };
 
 /// `systally preflight`.
@@ -356,7 +356,7 @@ fn root(args: &PreflightArgs) -> Result<Root, CommandError> {
 
 /// The planned address: of several the one of the chosen transport, else the first.
 fn endpoint(args: &PreflightArgs) -> Result<Option<Endpoint>, CommandError> {
-    let ServerChoice::External(endpoints) = bench::server_choice(&args.server)? else {
+    let ServerChoice::External(endpoints) = servers::server_choice(&args.server)? else {
         return Ok(None);
     };
     let wanted = |endpoint: &&Endpoint| match args.plan.transport {

@@ -12,7 +12,7 @@ use crate::strategy::contract::{Connect, Endpoint, Store, Transport};
 use crate::strategy::{Registry, ScriptSource, Strategy};
 
 use super::preflight::PreflightArgs;
-use super::{Code, CommandError, WithCode, bench};
+use super::{Code, CommandError, WithCode, servers};
 
 /// The strategies that were named; none when none was.
 ///
@@ -38,7 +38,7 @@ pub(super) fn loads(
     if strategies.is_empty() {
         return Ok(vec![base.clone()]);
     }
-    let endpoints = match bench::server_choice(server)? {
+    let endpoints = match servers::server_choice(server)? {
         ServerChoice::External(endpoints) => endpoints,
         ServerChoice::Auto { .. } | ServerChoice::BuiltIn { .. } => Vec::new(),
     };

@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use crate::cli::BenchArgs;
 use crate::record::{Record, ServerOrigin, StrategyResult, wire};
 use crate::run::interrupt::Interrupt;
-use crate::run::prove::arm::Arm;
+use crate::run::prove::arm::{Arm, sweep};
 use crate::run::prove::{self, Trouble};
 use crate::sys::lifetime::die_with_this_thread;
 use crate::units::escape;
@@ -195,6 +195,10 @@ impl Running {
             if Instant::now() > until {
                 signal = Signal::SIGKILL;
             }
+            // Stuck in the kernel; nobody can end it.
+            if Instant::now() > until + TO_END {
+                break;
+            }
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -203,6 +207,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.end();
+        sweep();
     }
 }
 

@@ -227,6 +227,15 @@ fn server_cases() -> Vec<Case> {
             claims(100, 100, 100, 100.0),
         ),
         (
+            "TIMED_BEFORE_FLUSH",
+            {
+                let mut record = claims(10_000, 10_000, 0, 765_286.0);
+                record.strategies[0].experiment.served_late = 10_000;
+                record
+            },
+            claims(10_000, 10_000, 0, 765_286.0),
+        ),
+        (
             "SERVED_MORE_THAN_CLAIMED",
             claims(243, 2000, 762, 243.0),
             claims(100, 100, 100, 100.0),
@@ -241,6 +250,7 @@ fn worker_cases() -> Vec<Case> {
         ("WORKER_DIED", failed(FailureKind::Died), said()),
         ("WORKER_HUNG", failed(FailureKind::Hung), said()),
         ("WORKER_GARBAGE", failed(FailureKind::Garbage), said()),
+        ("WORKER_MISCOUNTED", failed(FailureKind::Miscounted), said()),
         ("WORKER_NOT_STARTED", failed(FailureKind::NotStarted), said()),
         (
             "NO_PTRACE",
@@ -283,6 +293,15 @@ fn cost_cases() -> Vec<Case> {
             });
         })
     };
+    let opcache = |on: &str| {
+        changed("tmpfile/include/local", |result| {
+            set_call(result, "openat", 1_000, &[]);
+            result
+                .client
+                .environment
+                .insert("opcache_cli".to_owned(), on.to_owned());
+        })
+    };
     let xdebug = |version: &str| {
         changed("phpredis/persistent/tcp", |result| {
             result
@@ -305,6 +324,7 @@ fn cost_cases() -> Vec<Case> {
         ),
         ("OPTIONS_PER_OPERATION", options(0.0), options(1.0)),
         ("XDEBUG_LOADED", xdebug("3.2.0"), xdebug("")),
+        ("OPCACHE_OFF", opcache("false"), opcache("true")),
         (
             "TRACER_CHANGED",
             receives(1660, 660, 660),

@@ -41,6 +41,7 @@ mod memcached_limit;
 mod nagle;
 mod no_ptrace;
 mod noisy_rounds;
+mod opcache_off;
 mod options_per_operation;
 mod output_buffer_close;
 mod packet_loss;
@@ -137,6 +138,7 @@ pub const RULES: &[&dyn Rule] = &[
     &clock::Clock,
     &uring::Uring,
     &xdebug::Xdebug,
+    &opcache_off::OpcacheOff,
     &tracer_changed::TracerChanged,
     &noisy_rounds::NoisyRounds,
     &time_wait_buckets::TimeWaitBuckets,

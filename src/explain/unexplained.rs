@@ -2,9 +2,10 @@
 //! guess.
 
 use super::finding::{Doc, Finding, Severity};
+use super::kernel;
 use super::row::{Row, round2};
 use super::symptom::Symptom;
-use crate::record::{FailureKind, Record, Status};
+use crate::record::{FailureKind, Record, Status, sampled};
 
 /// What the code stands for.
 pub(super) const DOCS: &[Doc] = &[Doc {
@@ -56,6 +57,12 @@ fn unexplained(row: &Row<'_>) -> Option<Finding> {
         .with("failed", total)
         .with("client_says", words)
         .with_known("lost_share", row.lost_share().map(round2));
+    for (name, queue) in [
+        ("longest_tcp_queue_seen", sampled::TCP_QUEUED),
+        ("longest_unix_queue_seen", sampled::UNIX_QUEUED),
+    ] {
+        finding = finding.with_known(name, kernel::peak(row, queue).map(|peak| peak.peak));
+    }
     if let Some(failure) = row.failure() {
         for (name, value) in &failure.facts {
             finding = finding.with(name, value.as_str());

@@ -1,4 +1,4 @@
-//! WORKER_DIED, WORKER_HUNG, WORKER_GARBAGE, WORKER_NOT_STARTED: a client program did not keep the
+//! WORKER_DIED, WORKER_HUNG, WORKER_GARBAGE, WORKER_MISCOUNTED, WORKER_NOT_STARTED: a client program did not keep the
 //! contract.
 
 use super::finding::{Doc, Finding, Rule, Severity};
@@ -30,11 +30,18 @@ const DOCS: &[Doc] = &[
         todo: "Send warnings and debug output to standard error (for PHP: -d display_errors=stderr).",
     },
     Doc {
+        code: "WORKER_MISCOUNTED",
+        means: "A client program reported a result that cannot be true.",
+        measured: "Its `done` line against what it was asked for: operations done and begun, errors, and its own time.",
+        wrong_when: "It cannot be: the numbers contradict each other or the specification.",
+        todo: "Compare the numbers of its `done` line with tracing-scripts/README.md.",
+    },
+    Doc {
         code: "WORKER_NOT_STARTED",
         means: "A client program could not be started.",
         measured: "What execve said.",
         wrong_when: "The script exists and its interpreter does not: the kernel's error is the same.",
-        todo: "Install the program named, or make the script executable; `systally list` says what is ready.",
+        todo: "Install the program named, or make the script executable; `systally list` says which of its clients are ready.",
     },
 ];
 
@@ -62,6 +69,12 @@ fn check(row: &Row<'_>) -> Option<Finding> {
             format!("the client program did not answer {stage} and was ended"),
             "look what it waits for; a client without a time-out waits for ever on a stopped server".to_owned(),
         ),
+        FailureKind::Miscounted => (
+            "WORKER_MISCOUNTED",
+            format!("the client program's result cannot be true: {}", failure.message),
+            "let it count what it completed in this round alone, and begin no more operations than it is asked for"
+                .to_owned(),
+        ),
         FailureKind::Garbage => (
             "WORKER_GARBAGE",
             format!("the client program wrote what is not an event {stage}: {}", failure.message),
@@ -73,7 +86,9 @@ fn check(row: &Row<'_>) -> Option<Finding> {
         FailureKind::NotStarted => (
             "WORKER_NOT_STARTED",
             format!("the client program could not be started: {}", failure.message),
-            "systally list says which programs are ready and what installs the others".to_owned(),
+            "check that the program is there and may be executed (of a script also the interpreter that its first \
+             line names); of the clients that systally list knows, it says what installs them"
+                .to_owned(),
         ),
         FailureKind::Said | FailureKind::NoPtrace | FailureKind::ServerDied | FailureKind::ServerUnreachable => {
             return None;
@@ -112,6 +127,7 @@ mod tests {
             (FailureKind::Died, "WORKER_DIED"),
             (FailureKind::Hung, "WORKER_HUNG"),
             (FailureKind::Garbage, "WORKER_GARBAGE"),
+            (FailureKind::Miscounted, "WORKER_MISCOUNTED"),
             (FailureKind::NotStarted, "WORKER_NOT_STARTED"),
         ] {
             let mut record = failed("mine/persistent/tcp", "", "Warning: something");

@@ -13,6 +13,10 @@ impl Limit for ClientNofile {
         "client_nofile"
     }
 
+    fn needs_server(&self) -> bool {
+        false
+    }
+
     fn title(&self) -> &'static str {
         "ulimit -n"
     }

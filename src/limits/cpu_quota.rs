@@ -13,6 +13,10 @@ impl Limit for CpuQuota {
         "cpu_quota"
     }
 
+    fn needs_server(&self) -> bool {
+        false
+    }
+
     fn title(&self) -> &'static str {
         "server's CPU quota"
     }

@@ -13,6 +13,10 @@ impl Limit for FileMax {
         "file_max"
     }
 
+    fn needs_server(&self) -> bool {
+        false
+    }
+
     fn title(&self) -> &'static str {
         "fs.file-max"
     }

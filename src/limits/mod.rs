@@ -69,6 +69,10 @@ pub trait Limit: Sync {
     fn headline(&self) -> bool {
         false
     }
+    /// Whether it only bears on a load that goes to a server.
+    fn needs_server(&self) -> bool {
+        true
+    }
     /// Reads it below `root` and sets it against the load.
     fn check(&self, root: &Root, load: &Load) -> LimitReading;
 }
@@ -120,22 +124,33 @@ pub fn check_all(root: &Root, load: &Load) -> Vec<LimitReading> {
 
 /// Sets every limit against several loads that come one after the other: of each limit the gravest reading.
 pub fn check_each(root: &Root, loads: &[Load]) -> Vec<LimitReading> {
+    gravest(root, loads, |_, _| true)
+}
+
+/// Of each limit the gravest reading over the loads that it bears on.
+fn gravest(root: &Root, loads: &[Load], bears: impl Fn(&dyn Limit, &Load) -> bool) -> Vec<LimitReading> {
     let root = root.at_one_moment();
     let gravest = |limit: &&dyn Limit| {
-        let readings = loads.iter().map(|load| limit.check(&root, load));
+        let readings = loads
+            .iter()
+            .filter(|load| bears(*limit, load))
+            .map(|load| limit.check(&root, load));
         readings.max_by_key(|reading| (reading.verdict, reading.demand.known().copied()))
     };
     LIMITS.iter().filter_map(gravest).collect()
 }
 
-/// The limits that a bench tells of: the usual suspects, and whatever else does not fit.
+/// The limits that a bench tells of: the usual suspects, and whatever else does not fit. Clients that keep
+/// their data themselves meet the limits of their own process alone.
 pub fn check_bench(root: &Root, loads: &[Load]) -> Vec<LimitReading> {
-    check_each(root, loads)
-        .into_iter()
-        .map(|reading| (limit(&reading.id).is_some_and(|limit| limit.headline()), reading))
-        .filter(|(headline, reading)| *headline || matches!(reading.verdict, Verdict::Fail | Verdict::Warn))
-        .map(|(_, reading)| reading)
-        .collect()
+    gravest(root, loads, |limit, load| {
+        load.endpoint.is_some() || !limit.needs_server()
+    })
+    .into_iter()
+    .map(|reading| (limit(&reading.id).is_some_and(|limit| limit.headline()), reading))
+    .filter(|(headline, reading)| *headline || matches!(reading.verdict, Verdict::Fail | Verdict::Warn))
+    .map(|(_, reading)| reading)
+    .collect()
 }
 
 /// The limit with this id.

@@ -14,6 +14,10 @@ impl Limit for Nproc {
         "nproc"
     }
 
+    fn needs_server(&self) -> bool {
+        false
+    }
+
     fn title(&self) -> &'static str {
         "ulimit -u"
     }

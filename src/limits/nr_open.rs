@@ -14,6 +14,10 @@ impl Limit for NrOpen {
         "nr_open"
     }
 
+    fn needs_server(&self) -> bool {
+        false
+    }
+
     fn title(&self) -> &'static str {
         "fs.nr_open"
     }

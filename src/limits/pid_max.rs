@@ -15,6 +15,10 @@ impl Limit for PidMax {
         "pid_max"
     }
 
+    fn needs_server(&self) -> bool {
+        false
+    }
+
     fn title(&self) -> &'static str {
         "kernel.pid_max"
     }

@@ -13,6 +13,10 @@ impl Limit for PidsMax {
         "pids_max"
     }
 
+    fn needs_server(&self) -> bool {
+        false
+    }
+
     fn title(&self) -> &'static str {
         "pids.max"
     }

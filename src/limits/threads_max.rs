@@ -12,6 +12,10 @@ impl Limit for ThreadsMax {
         "threads_max"
     }
 
+    fn needs_server(&self) -> bool {
+        false
+    }
+
     fn title(&self) -> &'static str {
         "kernel.threads-max"
     }

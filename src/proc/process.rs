@@ -115,6 +115,28 @@ pub fn cpu_time(root: &Root, pid: i32) -> Result<CpuTime, ReadError> {
     })
 }
 
+/// Context switches of a process with all threads that it has now, voluntary and involuntary.
+///
+/// # Errors
+/// A process that is gone.
+pub fn context_switches(root: &Root, pid: i32) -> Result<(u64, u64), ReadError> {
+    let tasks = format!("proc/{pid}/task");
+    let (mut voluntary, mut involuntary) = (0_u64, 0_u64);
+    for task in root.list(&tasks)? {
+        // A thread that has ended meanwhile has none to add.
+        let Ok(text) = root.read(&format!("{tasks}/{task}/status")) else {
+            continue;
+        };
+        let number = |name: &str| {
+            let value = text.lines().find_map(|line| line.strip_prefix(name))?;
+            whole(value.trim_start_matches(':').trim())
+        };
+        voluntary += number("voluntary_ctxt_switches").unwrap_or(0);
+        involuntary += number("nonvoluntary_ctxt_switches").unwrap_or(0);
+    }
+    Ok((voluntary, involuntary))
+}
+
 /// How many descriptors a process has open. A recording keeps the number as `fd.count`.
 ///
 /// # Errors

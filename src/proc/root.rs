@@ -75,6 +75,11 @@ impl Root {
             return Ok(text);
         }
         let path = self.path(name);
+        // In a recording from somebody else, a pipe or device would never end.
+        if !self.is_live() && !std::fs::metadata(&path).map_err(|e| at(&path, &e))?.is_file() {
+            let what = io::Error::new(io::ErrorKind::InvalidInput, "it is no plain file");
+            return Err(at(&path, &what));
+        }
         let mut text = String::new();
         std::fs::File::open(&path)
             .and_then(|file| file.take(READ_LIMIT).read_to_string(&mut text))
@@ -212,6 +217,20 @@ mod tests {
             recorded.read("proc/sys/fs/nr_open").is_err(),
             "only what was read is there"
         );
+    }
+
+    #[test]
+    fn what_would_never_end_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", folder.path().join("zero")).unwrap();
+        std::fs::create_dir(folder.path().join("folder")).unwrap();
+        let root = Root::recorded(folder.path());
+        for name in ["pipe", "zero", "folder"] {
+            let error = root.read(name).unwrap_err().to_string();
+            assert!(error.contains("no plain file"), "{error}");
+        }
     }
 
     #[test]

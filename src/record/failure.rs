@@ -70,6 +70,8 @@ pub enum FailureKind {
     Hung,
     /// The worker wrote something that is not the contract.
     Garbage,
+    /// The worker reported a result that cannot be true.
+    Miscounted,
     /// The program could not be started at all.
     NotStarted,
     /// Tracing was not permitted.

@@ -6,7 +6,7 @@ use crate::engine::{Engine, Outcome, Request, Selection, Window};
 use crate::plan::rows::Row;
 use crate::record::{Counted, Phases, ServerView};
 use crate::strategy::contract::Done;
-use crate::units::{Measured, Ops};
+use crate::units::{Measured, Nanos, Ops};
 
 use super::state::{RowState, merged};
 use super::timed::{Broken, Played};
@@ -60,12 +60,19 @@ impl Bench<'_> {
             pin: true,
             cpu_time: false,
         };
-        match self.counted_once(i, state, engine, &request) {
-            Ok(pass) => {
+        let counted = if self.rows[i].strategy.client.is_program() {
+            self.counted_twice(i, state, engine, &request)
+        } else {
+            let pass = self.counted_once(i, state, engine, &request, 1);
+            pass.map(|pass| (pass.round.outcome.dones.clone(), pass))
+        };
+        match counted {
+            Ok((counted, pass)) => {
                 state.add_counted(
                     &self.rows[i],
                     engine,
                     &pass.round.outcome.dones,
+                    &counted,
                     pass.outcome,
                     pass.view,
                 );
@@ -79,16 +86,53 @@ impl Bench<'_> {
         }
     }
 
-    /// The counted work of a row under an engine, from the start of its workers to their end.
+    /// The counted work of a row whose worker starts another program in its window: once, and once with
+    /// twice the operations. The difference is the operations alone; what starting the program costs is in
+    /// both. Returns the results of the difference with the longer pass, whose tally is the difference too.
+    fn counted_twice(
+        &mut self,
+        i: usize,
+        state: &mut RowState,
+        engine: &dyn Engine,
+        request: &Request,
+    ) -> Result<(Vec<Done>, Pass), Broken> {
+        let once = self.counted_once(i, state, engine, request, 1)?;
+        state.add_uncounted(&once.round.outcome.dones, &once.view);
+        let mut twice = self.counted_once(i, state, engine, request, 2)?;
+        if let (Measured::Known(long), Measured::Known(short)) =
+            (&mut twice.outcome.tallies, &once.outcome.tallies)
+        {
+            long.run_loop = long.run_loop.beyond(&short.run_loop);
+        }
+        twice.outcome.notes.push(
+            "counted twice, the second time with twice the operations, and subtracted: what starting the program \
+             costs is in neither figure"
+                .to_owned(),
+        );
+        let pairs = twice.round.outcome.dones.iter().zip(&once.round.outcome.dones);
+        let counted = pairs
+            .map(|(long, short)| Done {
+                ops: long.ops.saturating_sub(short.ops),
+                asked: long.asked.saturating_sub(short.asked),
+                elapsed_ns: Nanos(long.elapsed_ns.0.saturating_sub(short.elapsed_ns.0)),
+                ..long.clone()
+            })
+            .collect();
+        Ok((counted, twice))
+    }
+
+    /// The counted work of a row under an engine, from the start of its workers to their end; `times` as
+    /// many operations as are to be counted.
     pub(super) fn counted_once(
         &mut self,
         i: usize,
         state: &mut RowState,
         engine: &dyn Engine,
         request: &Request,
+        times: u64,
     ) -> Result<Pass, Broken> {
         let row = &self.rows[i];
-        let length = RoundLength::Ops(self.counted_ops(row));
+        let length = RoundLength::Ops(self.counted_ops(row).saturating_mul(times));
         let mut workers = self
             .start(row, engine, request, length)
             .map_err(Broken::Workers)?;

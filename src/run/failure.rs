@@ -213,8 +213,8 @@ fn kind(error: &WorkerError, fault: Option<&Fault>) -> FailureKind {
             | Problem::Garbage { .. }
             | Problem::TooMuch { .. }
             | Problem::WrongProtocol { .. }
-            | Problem::OutOfOrder { .. }
-            | Problem::Miscounted { .. },
+            | Problem::OutOfOrder { .. },
         ) => FailureKind::Garbage,
+        Some(Problem::Miscounted { .. }) => FailureKind::Miscounted,
     }
 }

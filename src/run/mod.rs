@@ -13,6 +13,7 @@ mod readings;
 pub mod sampler;
 mod state;
 mod timed;
+mod usage;
 mod witness;
 
 use std::collections::BTreeMap;
@@ -23,7 +24,7 @@ use crate::explain::explain;
 use crate::limits::{self, Load};
 use crate::plan::rows::{Common, Row, share};
 use crate::proc::{self, Root};
-use crate::record::{Counters, Host, Kind, PlanInfo, Record};
+use crate::record::{Counters, Host, Kind, PlanInfo, Record, ServerOrigin};
 use crate::server::{Backend, Place, Reading, ServerError, Servers};
 use crate::strategy::Presence;
 use crate::strategy::contract::{Connect, Endpoint, Stop, Store, Transport};
@@ -64,6 +65,8 @@ pub struct Settings {
     pub baseline: Option<usize>,
     /// What the record keeps of the command line, by long flag name.
     pub plan: PlanInfo,
+    /// Whether CPU time and context switches of both sides are read around every timed round.
+    pub usage: bool,
 }
 
 /// Told how far a run is; shown by whoever wants to.
@@ -363,11 +366,14 @@ fn endpoints(row: &Row, servers: &Servers) -> Vec<Endpoint> {
 
 /// Why a row whose server runs has no way to it; `None` when it has.
 pub fn out_of_reach(row: &Row, servers: &Servers) -> Option<&'static str> {
-    row.place().and_then(|place| servers.get(place))?;
+    let server = row.place().and_then(|place| servers.get(place))?;
     if !endpoints(row, servers).is_empty() {
         return None;
     }
     match row.strategy.transport {
+        Transport::Tcp if server.info().origin == ServerOrigin::Private => Some(
+            "the server is in a network namespace of its own: 127.0.0.1 does not lead there, its UNIX socket does",
+        ),
         Transport::Tcp => Some("the server was named by its UNIX socket only; add -h HOST -p PORT"),
         Transport::Unix => Some("the server was named by its TCP address only; add -s SOCKET"),
         Transport::Local => None,

@@ -19,6 +19,9 @@ impl Bench<'_> {
             Ok(engine) => *engine,
             Err(why) => return state.no_recount(why.clone()),
         };
+        if self.rows[i].strategy.client.is_program() {
+            return state.no_recount("a program's calls are a difference of two passes".to_owned());
+        }
         let Some(counted) = state.counted.known().filter(|_| state.is_live()) else {
             return;
         };
@@ -43,7 +46,7 @@ impl Bench<'_> {
                 pin: true,
                 cpu_time: false,
             };
-            match (self.counted_once(i, state, engine, &request), attempts.next()) {
+            match (self.counted_once(i, state, engine, &request, 1), attempts.next()) {
                 // A call that cannot be counted here; nothing was started.
                 (Err(Broken::Workers(WorkerError::Engine(EngineError::Denied { .. }))), Some(next)) => {
                     selection = next;

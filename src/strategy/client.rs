@@ -21,6 +21,11 @@ pub trait Client: Send + Sync {
     }
     /// How it can reach that; never empty.
     fn transports(&self) -> Vec<Transport>;
+    /// Whether its worker starts another program for each round, which does not keep the contract: what
+    /// starting that costs is then taken out of the counts.
+    fn is_program(&self) -> bool {
+        false
+    }
     /// Whether it can run on this machine. The first call may start a program and wait for it, twenty
     /// seconds at most; later calls give the same answer at once.
     fn presence(&self) -> Presence;

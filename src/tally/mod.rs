@@ -81,6 +81,22 @@ impl CallTally {
         }
     }
 
+    /// What is more in this than in another tally of the same call, of a shorter run of the same program.
+    fn beyond(&self, other: &CallTally) -> CallTally {
+        CallTally {
+            calls: self.calls.saturating_sub(other.calls),
+            unfinished: self.unfinished.saturating_sub(other.unfinished),
+            errors: minus(&self.errors, &other.errors),
+            restarts: minus(&self.restarts, &other.restarts),
+            wall: Nanos(self.wall.0.saturating_sub(other.wall.0)),
+            times: minus(&self.times, &other.times),
+            cpu: Nanos(self.cpu.0.saturating_sub(other.cpu.0)),
+            bytes: self.bytes.saturating_sub(other.bytes),
+            peeks: self.peeks.saturating_sub(other.peeks),
+            peers: minus(&self.peers, &other.peers),
+        }
+    }
+
     /// How many calls failed, restarts apart.
     pub fn failed(&self) -> u64 {
         self.errors.values().sum()
@@ -124,10 +140,36 @@ impl Tally {
         }
     }
 
+    /// What is more in this than in the tally of a shorter run of the same program: what starting and
+    /// ending it costs is in both and so in neither. Turns and waits are no sums and are left out.
+    pub fn beyond(&self, shorter: &Tally) -> Tally {
+        let none = CallTally::default();
+        let calls = self.calls.iter().map(|(call, tally)| {
+            let more = tally.beyond(shorter.calls.get(call).unwrap_or(&none));
+            (*call, more)
+        });
+        Tally {
+            calls: calls.filter(|(_, more)| *more != none).collect(),
+            connects: self.connects.saturating_sub(shorter.connects),
+            round_trips: self.round_trips.saturating_sub(shorter.round_trips),
+            sends: self.sends.saturating_sub(shorter.sends),
+            receives: self.receives.saturating_sub(shorter.receives),
+            talk: None,
+        }
+    }
+
     /// All calls that returned.
     pub fn total(&self) -> u64 {
         self.calls.values().map(|t| t.calls).sum()
     }
+}
+
+/// What is more in one map of counts than in another, without zeroes.
+fn minus<K: Ord + Clone>(more: &BTreeMap<K, u64>, less: &BTreeMap<K, u64>) -> BTreeMap<K, u64> {
+    more.iter()
+        .map(|(key, n)| (key.clone(), n.saturating_sub(less.get(key).copied().unwrap_or(0))))
+        .filter(|(_, n)| *n > 0)
+        .collect()
 }
 
 /// The three phases of a worker, or everything in [`Phase::Startup`]'s place when there are no markers.

@@ -264,6 +264,21 @@ static void tree(int workers, char **argv) {
     }
 }
 
+// A parent that waits for its child of vfork cannot be interrupted meanwhile.
+static void in_vfork(void) {
+    int status;
+    pid_t child = vfork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        char byte;
+        syscall(SYS_write, 1, "ready\n", 6);
+        while (syscall(SYS_read, 0, &byte, 1) > 0)
+            ;
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
 // Counts a real-time signal, which the kernel queues: none may get lost.
 static volatile sig_atomic_t seen;
 
@@ -316,6 +331,8 @@ int main(int argc, char **argv) {
         tree(n, argv);
     else if (strcmp(argv[1], "signals") == 0)
         signals();
+    else if (strcmp(argv[1], "vfork") == 0)
+        in_vfork();
     else
         return 2;
     say("finished");

@@ -58,10 +58,12 @@ impl Redis {
             }
         };
         let redis = Redis { child, folder, port };
+        wait_for(port);
+        // It listens on TCP first.
         let deadline = Instant::now() + Duration::from_secs(20);
-        while TcpStream::connect(("127.0.0.1", port)).is_err() || !socket.exists() {
-            assert!(Instant::now() < deadline, "redis-server does not listen");
-            std::thread::sleep(Duration::from_millis(10));
+        while !socket.exists() {
+            assert!(Instant::now() < deadline, "redis-server makes no socket");
+            std::thread::sleep(Duration::from_millis(5));
         }
         Some(redis)
     }
@@ -88,6 +90,25 @@ impl Drop for Redis {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// A program that is killed with this value.
+pub(crate) struct Ended(pub(crate) Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until something listens on a port of 127.0.0.1.
+pub(crate) fn wait_for(port: u16) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(Instant::now() < deadline, "nothing listens on port {port}");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

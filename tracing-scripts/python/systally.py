@@ -322,6 +322,25 @@ def main(make):
         _fail("config", error_key(error), spec)
 
 
+def serve_rounds(make):
+    """The life of a worker that runs each round as a whole: make(spec) returns an object with
+    versions(), set_up(), and round(), which returns the fields of a done line."""
+    spec = None
+    try:
+        spec = Spec.read()
+        client = make(spec)
+        client.set_up()
+        _say_ready(client)
+        while _wait_for_go():
+            line = client.round()
+            line["errors"] = {spec.redact(_one_line(key, 120)): n for key, n in line["errors"].items()}
+            say(**line)
+    except Failure as failure:
+        _fail(failure.kind, str(failure), spec)
+    except Exception as error:  # whatever it is, the tool is to hear of it
+        _fail("config", error_key(error), spec)
+
+
 def _live(spec, client):
     def run(stop_ops, stop_ns):
         tally = Round(spec, stop_ops, stop_ns)

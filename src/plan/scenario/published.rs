@@ -193,7 +193,7 @@ impl Figures {
     /// what all of them made, the least of it, is their start-up.
     fn per_op(&self, counts: &BTreeMap<String, u64>, ops: u64) -> BTreeMap<String, f64> {
         /// Below this, a call is still of the start-up, or of a loop that is not the client's.
-        const LEAST: f64 = 0.01;
+        const LEAST: f64 = 0.05;
         let start_up = |name: &String| {
             let all = self
                 .dtruss

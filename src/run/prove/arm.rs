@@ -11,8 +11,13 @@ use std::path::{Path, PathBuf};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
+use crate::proc::cgroup::{Controller, Version, groups};
+use crate::proc::process::{Who, is_alive};
 use crate::proc::{Root, sysctl};
 use crate::sys::namespace::enter_own_network;
+
+/// What the name of a run's control group begins with; its process id follows.
+const GROUP: &str = "systally-arm-";
 
 /// What one run sets. `None` and a missing name leave what is there.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -124,6 +129,24 @@ impl Groups {
     }
 }
 
+/// Removes the groups of runs that were killed before they could do so themselves.
+pub fn sweep() {
+    let root = Root::live();
+    for controller in [Controller::Pids, Controller::Cpu] {
+        let Ok(Some(found)) = groups(&root, Who::Me, controller) else {
+            continue;
+        };
+        let Some(top) = found.folders.last() else { continue };
+        for name in root.list(top).unwrap_or_default() {
+            let of = name.strip_prefix(GROUP).and_then(|pid| pid.parse::<i32>().ok());
+            if of.is_some_and(|pid| matches!(is_alive(&root, pid), Ok(false))) {
+                // One that still holds somebody cannot be removed, and is not.
+                let _ = std::fs::remove_dir(root.path(top).join(name));
+            }
+        }
+    }
+}
+
 impl Drop for Groups {
     fn drop(&mut self) {
         for folder in self.folders.iter().rev() {
@@ -203,10 +226,8 @@ fn write_sysctl(root: &Root, name: &str, value: &str) -> io::Result<()> {
 }
 
 fn make_groups(root: &Root, setup: &Setup) -> Result<Groups, ArmError> {
-    use crate::proc::cgroup::{Controller, Version, groups};
-    use crate::proc::process::Who;
     let mut made = Groups::default();
-    let name = format!("systally-arm-{}", std::process::id());
+    let name = format!("{GROUP}{}", std::process::id());
     let wanted = [
         (Controller::Pids, setup.pids_max.is_some()),
         (Controller::Cpu, setup.server_cpu.is_some()),

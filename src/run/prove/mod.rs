@@ -11,6 +11,7 @@ mod cpu_quota;
 mod ephemeral_ports;
 mod machine_wide;
 mod maxclients;
+mod memcached_conns;
 mod nproc;
 mod pids_max;
 mod server_nofile;
@@ -43,6 +44,7 @@ const PROVABLE: &[&dyn Provable] = &[
     &client_nofile::ClientNofile,
     &server_nofile::ServerNofile,
     &maxclients::Maxclients,
+    &memcached_conns::MemcachedConns,
     &nproc::Nproc,
     &pids_max::PidsMax,
     &syn_queue::SynQueue,

@@ -23,6 +23,7 @@ pub(in crate::strategy) struct Entry {
     pub(super) install: String,
     pub(super) store: Store,
     pub(super) transports: Vec<Transport>,
+    pub(super) program: bool,
     pub(super) modes: Vec<Mode>,
     /// Where it is in its file, for messages.
     pub(in crate::strategy) place: Place,
@@ -91,6 +92,8 @@ struct WireClient {
     #[serde(default = "redis")]
     server: Store,
     transports: Spanned<Vec<WireTransport>>,
+    #[serde(default)]
+    program: bool,
     modes: Spanned<BTreeMap<Spanned<String>, WireMode>>,
 }
 
@@ -218,6 +221,7 @@ fn check(client: WireClient, at: &impl Fn(Range<usize>) -> Place) -> Result<Entr
         install: escape(&client.install, 400),
         store: client.server,
         transports,
+        program: client.program,
         modes,
         place: at(client.name.span()),
     })

@@ -76,6 +76,10 @@ impl Client for ScriptClient {
         self.entry.store
     }
 
+    fn is_program(&self) -> bool {
+        self.entry.program
+    }
+
     fn transports(&self) -> Vec<Transport> {
         self.entry.transports.clone()
     }

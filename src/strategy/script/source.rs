@@ -45,7 +45,9 @@ const BUILT_IN: &[(&str, &str)] = built_in![
     "php/store.php",
     "php/systally.php",
     "php/tmpfile.php",
+    "programs/benchmark.py",
     "python/pymemcache_worker.py",
+    "python/redis_benchmark.py",
     "python/redis_worker.py",
     "python/requirements.txt",
     "python/run",
@@ -130,12 +132,23 @@ fn absolute(path: &Path) -> Result<PathBuf, SourceError> {
     })
 }
 
-/// Reads a list of clients, a megabyte at most.
+/// Reads a list of clients, a megabyte at most. Anything but a file is refused: opening a FIFO would wait
+/// for a writer.
 pub(in crate::strategy) fn read(path: &Path) -> Result<String, SourceError> {
     use io::Read;
+    use std::os::unix::fs::OpenOptionsExt;
     let mut text = String::new();
-    fs::File::open(path)
-        .and_then(|file| file.take(1 << 20).read_to_string(&mut text))
+    fs::OpenOptions::new()
+        .read(true)
+        // A FIFO opens at once then, and shows what it is.
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)
+        .and_then(|file| {
+            if !file.metadata()?.is_file() {
+                return Err(io::Error::other("it is not a file"));
+            }
+            file.take(1 << 20).read_to_string(&mut text)
+        })
         .map(|_| text)
         .map_err(|source| SourceError::Read {
             path: path.to_owned(),

@@ -8,6 +8,9 @@ use crate::units::{Nanos, escape};
 /// Kinds of failures that are kept apart.
 const MAX_KINDS: usize = 64;
 
+/// How much of a text is kept: the list of PHP's extensions and its settings need some hundred characters.
+const MAX_TEXT: usize = 1_500;
+
 /// A line of a worker's standard output.
 #[derive(Debug)]
 pub(super) enum Line {
@@ -50,7 +53,7 @@ pub(super) fn shown(versions: BTreeMap<String, serde_json::Value>) -> BTreeMap<S
                 serde_json::Value::String(text) => text,
                 other => other.to_string(),
             };
-            Some((escape(&name, 60), escape(&text, 120)))
+            Some((escape(&name, 60), escape(&text, MAX_TEXT)))
         })
         .collect()
 }

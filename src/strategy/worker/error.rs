@@ -1,5 +1,6 @@
 //! What can be wrong with workers.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -45,7 +46,9 @@ impl WorkerError {
 
 fn describe(faults: &[Fault], workers: usize) -> String {
     let first = faults.first().map(ToString::to_string).unwrap_or_default();
-    match faults.len() {
+    // One worker may have done several things wrong.
+    let failed: BTreeSet<usize> = faults.iter().map(|fault| fault.worker).collect();
+    match failed.len() {
         0 | 1 if workers == 1 => first,
         n => format!("{first} ({n} of {workers} workers failed)"),
     }
