@@ -49,7 +49,9 @@ fn counted(call: &CallTally, can: Capabilities, cpu_time: bool) -> CallCounts {
         cpu: if cpu_time {
             Measured::Known(call.cpu)
         } else {
-            Measured::NotMeasured("CPU time per call was not asked for".to_owned())
+            Measured::NotMeasured(
+                "CPU time per call was not asked for, or the engine does not know it".to_owned(),
+            )
         },
         bytes: known(can.peers, call.bytes, "the bytes of calls"),
         peeks: known(can.peers, call.peeks, "the flags of calls"),

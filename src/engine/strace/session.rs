@@ -44,8 +44,6 @@ pub(super) struct StraceSession {
     logs: Vec<SharedLog>,
     ended: Vec<bool>,
     news: Receiver<News>,
-    // Only held: the FIFOs go with it.
-    _folder: tempfile::TempDir,
     finished: bool,
 }
 
@@ -88,10 +86,11 @@ impl StraceSession {
             ended: vec![false; logs.len()],
             logs,
             news,
-            _folder: folder,
             finished: false,
         };
         session.wait_begun(&programs, keepers)?;
+        // Every strace has its FIFO open by now; nothing stays behind should systally be killed.
+        drop(folder);
         Ok(session)
     }
 
