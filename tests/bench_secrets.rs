@@ -76,7 +76,7 @@ fn check(given: &str, run: Run, more: &[&str]) {
         looks += 1;
         std::thread::sleep(std::time::Duration::from_millis(15));
     }
-    assert!(looks > 5, "the run was too short to look at");
+    assert!(looks > 0, "the run was over before anybody looked");
     let ended = running.end();
     ended.code(0);
     assert!(!ended.all().contains("hunter2"), "{given}: {}", ended.all());

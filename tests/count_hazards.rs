@@ -478,6 +478,16 @@ fn lingering(request: &Request) -> Option<(Box<dyn systally::engine::Session>, V
     let mut pids = session.pids().to_vec();
     let lines = std::io::BufRead::lines(std::io::BufReader::new(std::fs::File::from(pipes.stdout)));
     pids.extend(lines.take(2).map(|line| line.unwrap().parse::<i32>().unwrap()));
+    // All are in their pause before anybody looks; the file begins with the number of the call (proc(5)).
+    let give_up = Instant::now() + Duration::from_secs(20);
+    let paused = |pid: &i32| {
+        let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+        call.split(' ').next() == Some(&libc::SYS_pause.to_string())
+    };
+    while !pids.iter().all(paused) {
+        assert!(Instant::now() < give_up, "{pids:?} do not pause");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     Some((session, pids))
 }
 

@@ -207,6 +207,53 @@ fn a_killed_strace_leaves_no_tracee_and_no_count() {
 }
 
 #[test]
+fn a_killed_systally_leaves_no_program_behind() {
+    if !usable(STRACE) || !have("sleep") {
+        return;
+    }
+    let mut systally = std::process::Command::new(env!("CARGO_BIN_EXE_systally"))
+        .args(["count", "--engine", "strace", "--", "sleep", "1000"])
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    let child = |of: u32| {
+        let children = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap_or_default();
+        let threads = std::fs::read_dir(format!("/proc/{of}/task"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let of_threads =
+            threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+        let all: Vec<i32> = std::iter::once(children)
+            .chain(of_threads)
+            .flat_map(|list| {
+                list.split_whitespace()
+                    .filter_map(|pid| pid.parse().ok())
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        all.into_iter().find(|pid| {
+            std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "sleep")
+        })
+    };
+    let (pid, tracer) = loop {
+        assert!(begun.elapsed() < LIMIT, "the program never began");
+        if let Some(pid) = child(systally.id()) {
+            break (pid, tracer_of(pid));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    systally.kill().unwrap();
+    systally.wait().unwrap();
+    for (pid, what) in [(pid, "the program"), (tracer, "its strace")] {
+        while !is_gone(pid) {
+            assert!(begun.elapsed() < LIMIT, "{what} still runs");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+#[test]
 fn a_program_that_cannot_be_executed_is_an_error_of_the_launch() {
     if !usable(STRACE) {
         return;

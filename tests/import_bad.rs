@@ -138,7 +138,7 @@ fn what_is_no_file_is_named() {
     }
     let secret = folder.path().join("secret.log");
     fs::write(&secret, LOG).unwrap();
-    fs::set_permissions(&secret, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o0)).unwrap();
     if nix::unistd::geteuid().is_root() {
         println!("SKIP: nothing is unreadable for root");
         return;

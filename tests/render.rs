@@ -206,6 +206,39 @@ fn every_markdown_row_has_as_many_cells_as_its_head() {
 }
 
 #[test]
+fn counts_of_chosen_calls_are_no_total_and_no_multiple_of_the_floor() {
+    use systally::units::Measured;
+    const WHY: &str = "the perf engine counts chosen calls only";
+    let mut record = record("bench-full");
+    for row in &mut record.strategies {
+        if let Measured::Known(counted) = &mut row.counted {
+            counted.floor_ratio = Measured::NotMeasured(WHY.to_owned());
+            counted
+                .phases
+                .run_loop
+                .syscalls
+                .retain(|name, _| name == "sendto");
+        }
+    }
+    let text = render(&record, Format::Csv, &View::default()).unwrap();
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let head = reader.headers().unwrap().clone();
+    let at = |column: &str| head.iter().position(|name| name == column).unwrap();
+    let rows: Vec<csv::StringRecord> = reader.records().collect::<Result<_, _>>().unwrap();
+    let of_strategies = || rows.iter().filter(|row| &row[at("row")] == "strategy");
+    assert!(of_strategies().count() > 0);
+    for row in of_strategies() {
+        assert_eq!(
+            (&row[at("total_per_op")], &row[at("floor_ratio")]),
+            ("", ""),
+            "{row:?}"
+        );
+    }
+    let table = render(&record, Format::Table, &wide(220)).unwrap();
+    assert!(table.contains(WHY), "{table}");
+}
+
+#[test]
 fn csv_is_tidy() {
     for (name, record) in records() {
         let text = render(&record, Format::Csv, &View::default()).unwrap();

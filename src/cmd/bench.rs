@@ -1,32 +1,26 @@
 //! `systally bench`: time client strategies untraced, count their system calls, check with the server.
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal};
-use std::ops::Range;
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::cli::{BenchArgs, LoadArgs, OutputArgs, ServerArgs};
+use crate::cli::{BenchArgs, LoadArgs};
 use crate::engine::{self, EngineKind};
 use crate::plan::rows::{Common, Matrix, Row, rows};
-use crate::record::{PlanInfo, Record, ServerOrigin, Status, wire};
-use crate::render::{self, Format, View};
+use crate::record::{PlanInfo, Record, Status, wire};
 use crate::run::interrupt::Interrupt;
 use crate::run::prove::arm::Groups;
-use crate::run::{Bench, Progress, RoundLength, Save, Settings, out_of_reach};
-use crate::server::{
-    Backend, Named, Place, PrivateOptions, ServerChoice, ServerError, Servers, Target, Wanted,
-};
-use crate::strategy::contract::{Connect, Endpoint, KeyOrder, Keys, Store};
-use crate::strategy::{Presence, Registry, ScriptSource, Strategy, program_strategies};
+use crate::run::{Bench, RoundLength, Save, Settings, out_of_reach};
+use crate::server::{PrivateOptions, ServerChoice, Servers, Wanted};
+use crate::strategy::contract::{Connect, KeyOrder, Keys, Store};
+use crate::strategy::{Registry, ScriptSource, Strategy, program_strategies};
 use crate::sys::namespace::set_open_files_of;
 
-use super::{
-    Code, CommandError, CommandResult, WithCode, counting, print, prove, scenario, secrets, terminal, warn,
-};
+use super::outputs::{Bar, Header, file, form, places, write_outputs};
+use super::servers::{start, wanted};
+use super::written_keys::{clean_up, to_clean};
+use super::{Code, CommandError, CommandResult, WithCode, counting, prove, scenario, secrets};
 
 /// What all timed rounds together take when nobody sets their length.
 const DEFAULT_TOTAL: Duration = Duration::from_secs(11);
@@ -38,9 +32,6 @@ pub(super) const DEFAULT_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Keys when `-r` does not give their number; few enough to preload, many enough for shards.
 const DEFAULT_KEYS: u64 = 1_000;
-
-/// Keys whose names are in memory at once when they are deleted.
-const KEYS_AT_ONCE: u64 = 10_000;
 
 /// Runs the bench and prints the table.
 ///
@@ -205,122 +196,6 @@ pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult
     Ok(exit_code(&record, args.ignore_failure))
 }
 
-/// Connects to the servers that the rows need, or starts them.
-pub(super) fn start(wanted: &Wanted, rows: &[Row], interrupt: &Interrupt) -> Result<Servers, CommandError> {
-    let needs = rows
-        .iter()
-        .filter(|row| matches!(row.strategy.client.presence(), Presence::Ready { .. }))
-        .filter_map(|row| Some((row.place()?, row.servers)));
-    Servers::start(wanted, needs, interrupt).map_err(|error| {
-        let code = if matches!(error, ServerError::Interrupted) {
-            Code::Incomplete
-        } else {
-            Code::Failed
-        };
-        CommandError {
-            code,
-            error: error.into(),
-        }
-    })
-}
-
-/// The form of what is printed.
-pub(super) fn form(output: &OutputArgs) -> Format {
-    if output.output.as_deref() == Some(Path::new("-")) {
-        Format::Json
-    } else if output.csv {
-        Format::Csv
-    } else {
-        output.format
-    }
-}
-
-/// A path that is not standard output.
-pub(super) fn file(path: Option<&Path>) -> Option<&Path> {
-    path.filter(|path| *path != Path::new("-"))
-}
-
-/// Makes sure that results can be written where they shall go, before minutes are spent on them.
-fn places(output: &OutputArgs) -> Result<(), CommandError> {
-    let all = [
-        &output.output,
-        &output.export_markdown,
-        &output.export_csv,
-        &output.export_json,
-        &output.export_svg,
-    ];
-    all.into_iter()
-        .filter_map(|path| file(path.as_deref()))
-        .try_for_each(wire::check)
-        .code(Code::Usage)
-}
-
-/// The servers of the user's that are to be cleaned up after the run.
-///
-/// # Errors
-/// One that holds keys that the run would write.
-pub(super) fn to_clean(servers: &mut Servers, common: &Common) -> Result<Vec<Place>, CommandError> {
-    let mut places = Vec::new();
-    for (place, server) in servers.iter_mut() {
-        if server.info().origin == ServerOrigin::External && spare_others(server, common)? {
-            places.push(place);
-        }
-    }
-    Ok(places)
-}
-
-/// Removes what the workers have written from servers of the user's.
-pub(super) fn clean_up(servers: &mut Servers, places: &[Place], common: &Common) {
-    for place in places {
-        if let Some(server) = servers.get_mut(*place) {
-            delete_written(server, common);
-        }
-    }
-}
-
-/// Makes sure that a server of the user's holds none of the keys that the run will write. Returns whether
-/// they may be deleted afterwards: not when nobody can see whose they are.
-fn spare_others(server: &mut Backend, common: &Common) -> Result<bool, CommandError> {
-    let mut first = 0;
-    while first < common.keys.count {
-        let last = common.keys.count.min(first + KEYS_AT_ONCE);
-        match server.existing_keys(&written_keys(common, first..last)) {
-            Ok(None) => return Ok(false),
-            Ok(Some(0)) => {}
-            Ok(Some(found)) => {
-                let prefix = crate::units::escape(&common.keys.prefix, 80);
-                return Err(anyhow!(
-                    "the server holds {found} keys that this run would overwrite and then delete \
-                     ({prefix} or n:{prefix} and ten digits); choose other names with --key-prefix"
-                ))
-                .code(Code::Usage);
-            }
-            Err(error) => {
-                warn(&format!(
-                    "systally: cannot see whether the keys of this run exist already, so they stay: {error}"
-                ));
-                return Ok(false);
-            }
-        }
-        first = last;
-    }
-    Ok(true)
-}
-
-fn delete_written(server: &mut Backend, common: &Common) {
-    let mut first = 0;
-    while first < common.keys.count {
-        let last = common.keys.count.min(first + KEYS_AT_ONCE);
-        if let Err(error) = server.delete_keys(&written_keys(common, first..last)) {
-            warn(&format!(
-                "systally: the keys of this run are still on the server: {error}"
-            ));
-            return;
-        }
-        first = last;
-    }
-}
-
 /// Takes out the rows whose server has no address for their transport, unless they were named in full or
 /// nothing else is left; and says so in one line.
 fn within_reach(rows: Vec<Row>, servers: &Servers, named: &[String]) -> (Vec<Row>, Option<String>) {
@@ -392,61 +267,6 @@ fn baseline(rows: &[Row], name: &str) -> Result<usize, CommandError> {
         .code(Code::Usage)
 }
 
-/// The servers that the command line asks for; private ones are set up by `options`.
-pub(super) fn wanted(args: &ServerArgs, options: PrivateOptions) -> Result<Wanted, CommandError> {
-    let Named { redis, memcached } = target(args)?.named().code(Code::Usage)?;
-    let redis = if args.builtin_server {
-        ServerChoice::BuiltIn { options }
-    } else {
-        choice(redis, options)
-    };
-    Ok(Wanted { redis, memcached })
-}
-
-/// The one server that the command line asks for, whatever it is.
-pub(super) fn server_choice(args: &ServerArgs) -> Result<ServerChoice, CommandError> {
-    let options = PrivateOptions::default();
-    if args.builtin_server {
-        return Ok(ServerChoice::BuiltIn { options });
-    }
-    let Named { redis, memcached } = target(args)?.named().code(Code::Usage)?;
-    let endpoints = if memcached.is_empty() { redis } else { memcached };
-    Ok(choice(endpoints, options))
-}
-
-/// The user's own server, or a private one where none is named.
-fn choice(endpoints: Vec<Endpoint>, options: PrivateOptions) -> ServerChoice {
-    if endpoints.is_empty() {
-        ServerChoice::Auto {
-            prefer: None,
-            options,
-        }
-    } else {
-        ServerChoice::External(endpoints)
-    }
-}
-
-/// What the command line says of the user's server.
-fn target(args: &ServerArgs) -> Result<Target, CommandError> {
-    let socket = match &args.socket {
-        Some(path) => Some(
-            path.to_str()
-                .map(str::to_owned)
-                .ok_or_else(|| anyhow!("--socket: the path is not valid UTF-8"))
-                .code(Code::Usage)?,
-        ),
-        None => None,
-    };
-    Ok(Target {
-        host: args.host.clone(),
-        port: args.port,
-        socket,
-        uri: args.uri.clone(),
-        user: args.user.clone(),
-        password: args.pass.clone(),
-    })
-}
-
 fn common(load: &LoadArgs) -> Common {
     let (count, order) = match load.keyspace {
         Some(count) => (count, KeyOrder::Random),
@@ -462,16 +282,6 @@ fn common(load: &LoadArgs) -> Common {
         payload: load.payload,
         serializer: load.serializer,
     }
-}
-
-/// Keys that the workers may have written, of these numbers: values, and the counters of `incr`.
-fn written_keys(common: &Common, numbers: Range<u64>) -> Vec<String> {
-    numbers
-        .flat_map(|i| {
-            let key = common.keys.key(i);
-            [format!("n:{key}"), key]
-        })
-        .collect()
 }
 
 fn settings(args: &BenchArgs, rows: &[Row], baseline: Option<usize>) -> Settings {
@@ -499,6 +309,7 @@ fn settings(args: &BenchArgs, rows: &[Row], baseline: Option<usize>) -> Settings
         patience: args.timeout.unwrap_or(DEFAULT_PATIENCE),
         baseline,
         plan: plan_info(args, runs, warmup, length),
+        usage: false,
     }
 }
 
@@ -556,110 +367,6 @@ fn header(settings: &Settings, rows: &[Row]) -> String {
         .map(|(name, value)| format!("--{name} {value}"))
         .collect();
     format!("bench: {} rows, {}", rows.len(), flags.join(" "))
-}
-
-/// Where the lines above the table go: standard output with a table, standard error with a form that
-/// programs read.
-pub(super) struct Header {
-    pub(super) format: Format,
-    pub(super) quiet: bool,
-}
-
-impl Header {
-    /// Words, which may be folded; the addresses and flags of other lines are to be copied whole.
-    pub(super) fn prose(&self, text: &str) -> io::Result<()> {
-        self.line(render::fold(text, &terminal::view()).trim_end())
-    }
-
-    pub(super) fn line(&self, text: &str) -> io::Result<()> {
-        if self.quiet {
-            return Ok(());
-        }
-        match self.format {
-            Format::Table => print(&format!("{text}\n")),
-            Format::Markdown | Format::Csv | Format::Json => {
-                warn(text);
-                Ok(())
-            }
-        }
-    }
-}
-
-/// A progress bar on standard error when that is a terminal.
-pub(super) struct Bar(ProgressBar);
-
-impl Bar {
-    pub(super) fn new(quiet: bool) -> Bar {
-        let target = if quiet || !io::stderr().is_terminal() {
-            ProgressDrawTarget::hidden()
-        } else {
-            ProgressDrawTarget::stderr()
-        };
-        Bar(ProgressBar::with_draw_target(None, target))
-    }
-}
-
-impl Progress for Bar {
-    fn begin(&self, steps: u64) {
-        self.0.set_length(steps);
-        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} eta {eta} {wide_msg}") {
-            self.0.set_style(style);
-        }
-    }
-
-    fn step(&self, what: &str) {
-        self.0.set_message(what.to_owned());
-        self.0.inc(1);
-    }
-
-    fn end(&self) {
-        self.0.finish_and_clear();
-    }
-}
-
-pub(super) fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -> Result<(), CommandError> {
-    let view = View {
-        all_syscalls: args.output.all,
-        peers: args.output.peers,
-        header: false,
-        ..terminal::view()
-    };
-    print(&render::render(record, format, &view)?)?;
-    for (path, format) in [
-        (&args.output.export_markdown, Format::Markdown),
-        (&args.output.export_csv, Format::Csv),
-        (&args.output.export_json, Format::Json),
-    ] {
-        let Some(path) = path else { continue };
-        let text = render::render(
-            record,
-            format,
-            &View {
-                all_syscalls: args.output.all,
-                peers: args.output.peers,
-                ..View::default()
-            },
-        )?;
-        write(path, &text)?;
-    }
-    if let Some(path) = &args.output.export_svg {
-        match render::plot::svg(record) {
-            Some(picture) => write(path, &picture)?,
-            None => warn("systally: --export-svg: nothing was timed, so there is nothing to draw"),
-        }
-    }
-    Ok(())
-}
-
-/// Writes a file, or standard output for `-`.
-fn write(path: &Path, text: &str) -> Result<(), CommandError> {
-    if path == Path::new("-") {
-        print(text)?;
-    } else {
-        std::fs::write(path, text)
-            .with_context(|| format!("cannot write {}: choose another place", path.display()))?;
-    }
-    Ok(())
 }
 
 /// Cut short first, then failures, then what the server did not confirm.

@@ -186,8 +186,11 @@ pub(super) fn show(args: &CountArgs, request: &Request, finished: Finished) -> R
     Ok(())
 }
 
+/// Whether calls that lead to a peer of this name are shown.
+type IsWanted = Box<dyn Fn(&str) -> bool>;
+
 /// Which peers' calls to show; `None` for all calls.
-fn wanted_peers(args: &CountArgs, finished: &Finished) -> Option<Box<dyn Fn(&str) -> bool>> {
+fn wanted_peers(args: &CountArgs, finished: &Finished) -> Option<IsWanted> {
     if !args.only_peer.is_empty() {
         let wanted = args.only_peer.clone();
         return Some(Box::new(move |peer| wanted.iter().any(|name| name == peer)));

@@ -11,15 +11,19 @@ pub mod counting;
 pub mod explain;
 pub mod import;
 pub mod list;
+mod outputs;
 pub mod preflight;
+mod preflight_load;
 pub mod prove;
 pub mod responder;
 mod scenario;
 pub mod schema;
 pub mod secrets;
+mod servers;
 pub mod setup;
 pub mod terminal;
 pub mod worker;
+mod written_keys;
 
 use std::io::{self, Write};
 

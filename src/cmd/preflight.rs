@@ -10,22 +10,29 @@ use std::path::PathBuf;
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 
-use crate::cli::ServerArgs;
+use crate::cli::{EngineChoice, ServerArgs};
 use crate::explain::{Finding, Severity};
 use crate::limits::{self, Load, ServerKind, Witness, is_loopback};
 use crate::proc::{self, Root, process, sockdiag};
-use crate::record::{Counters, Kind, PlanInfo, Record, ServerInfo, ServerOrigin, Verdict};
+use crate::record::{Counters, Kind, LimitReading, PlanInfo, Record, ServerInfo, ServerOrigin, Verdict};
 use crate::render::{self, Format, View};
 use crate::run::interrupt::Interrupt;
 use crate::server::{Server, ServerChoice};
-use crate::strategy::contract::Endpoint;
-use crate::units::escape;
+use crate::strategy::contract::{Endpoint, Op, PayloadKind, Serializer};
+use crate::units::{Measured, escape};
 
-use super::{Code, CommandError, CommandResult, WithCode, bench, print, secrets, terminal, warn};
+use super::{
+    Code, CommandError, CommandResult, WithCode, preflight_load, print, secrets, servers, terminal, warn,
+};
 
 /// `systally preflight`.
 #[derive(Debug, Args)]
 pub struct PreflightArgs {
+    /// Strategies as client/mode/transport, as for bench: whether they keep connections, how they reach the
+    /// server, and what a process of theirs needs
+    #[arg(value_name = "STRATEGY", conflicts_with_all = ["mode", "keep_alive", "transport", "client", "client_fds"])]
+    pub strategies: Vec<String>,
+
     /// The server the load is for
     #[command(flatten)]
     pub server: ServerArgs,
@@ -46,6 +53,10 @@ pub struct PreflightArgs {
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
 
+    /// A file of more script clients (see tracing-scripts/README.md)
+    #[arg(long, value_name = "FILE", env = "SYSTALLY_CLIENTS")]
+    pub clients_file: Option<PathBuf>,
+
     /// Also the limits that do not bear on this load
     #[arg(long)]
     pub all: bool,
@@ -55,14 +66,26 @@ pub struct PreflightArgs {
     pub help: Option<bool>,
 }
 
-/// The planned load. Without -c, --connections, --mode and --rate there is no plan, and preflight says what
-/// the machine can carry.
+/// The planned load. Without any strategy, -c, -n, --connections, --mode and --rate there is no plan, and
+/// preflight says what the machine can carry.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Planned load (none: what this machine can carry)")]
 pub struct PlanArgs {
-    /// Client processes at once
-    #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub clients: Option<u64>,
+    /// Client processes at once; of several the most
+    #[arg(short = 'c', long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
+    pub clients: Vec<u64>,
+
+    /// Operations per round in all, over all clients: with a connection each, so many connections
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub requests: Option<u64>,
+
+    /// Timed rounds, as for bench
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub runs: u64,
+
+    /// Rounds before timing begins, as for bench
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=1_000))]
+    pub warmup: u64,
 
     /// Connections that each process holds at one time [default: 1]
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u64).range(1..))]
@@ -109,13 +132,53 @@ pub struct PlanArgs {
     #[arg(long = "server", value_enum, value_name = "KIND")]
     pub server_kind: Option<PlanServer>,
 
-    /// Operations per batch
-    #[arg(short = 'P', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
-    pub pipeline: u64,
+    /// Operations per batch [default: 1]; of several the most
+    #[arg(short = 'P', long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
+    pub pipeline: Vec<u64>,
 
-    /// Bytes of a value
-    #[arg(short = 'd', long, value_name = "BYTES", default_value_t = 0)]
-    pub data_size: u64,
+    /// Bytes of a value [default: 0]; of several the most
+    #[arg(short = 'd', long, value_name = "BYTES", value_delimiter = ',')]
+    pub data_size: Vec<u64>,
+
+    /// What else the command line of a bench may hold; no limit depends on it
+    #[command(flatten)]
+    pub rest: BenchRest,
+}
+
+/// Flags of a bench that no limit depends on, so that its command line can be given as it is.
+#[derive(Debug, Args)]
+pub struct BenchRest {
+    /// Operations to run
+    #[arg(short = 't', long, value_enum, value_delimiter = ',', hide = true)]
+    pub tests: Vec<Op>,
+
+    /// Keys
+    #[arg(short = 'r', long, value_name = "KEYS", hide = true)]
+    pub keyspace: Option<u64>,
+
+    /// Names of the keys
+    #[arg(long, value_name = "PREFIX", hide = true)]
+    pub key_prefix: Option<String>,
+
+    /// Start of the random sequence of keys
+    #[arg(long, value_name = "N", hide = true)]
+    pub seed: Option<u64>,
+
+    /// Shape of a value
+    #[arg(long, value_enum, hide = true)]
+    pub payload: Option<PayloadKind>,
+
+    /// How clients serialise
+    #[arg(long, value_enum, hide = true)]
+    pub serializer: Option<Serializer>,
+
+    /// Length of a timed round
+    #[arg(long, value_name = "SPAN", hide = true)]
+    pub duration: Option<String>,
+
+    /// What would count the calls
+    #[arg(long, value_enum, hide = true)]
+    pub engine: Option<EngineChoice>,
 }
 
 /// When connections are made.
@@ -205,6 +268,7 @@ pub fn run(args: &mut PreflightArgs) -> CommandResult {
 /// The record and the exit code.
 fn decide(args: &PreflightArgs) -> Result<(Record, Code), CommandError> {
     let root = root(args)?;
+    let strategies = preflight_load::strategies(args)?;
     let endpoint = endpoint(args)?;
     let (mut witness, unreachable) = match &args.state {
         Some(_) => (Witness::recorded(&root)?, None),
@@ -234,10 +298,14 @@ fn decide(args: &PreflightArgs) -> Result<(Record, Code), CommandError> {
         };
     }
     let mut findings = Vec::new();
-    if !args.plan.is_given() {
+    if !args.is_planned() {
         findings.push(capacity(&root, &load));
     }
-    let readings = limits::check_all(&root, &load);
+    let loads = preflight_load::loads(&root, &strategies, &args.server, &load)?;
+    let mut readings = limits::check_each(&root, &loads);
+    if witness.is_none() && args.state.is_none() {
+        without_server(&mut readings, unreachable.is_some());
+    }
     let fits = limits::worst(&readings) != Verdict::Fail;
     let record = Record {
         kind: Kind::Preflight,
@@ -248,7 +316,7 @@ fn decide(args: &PreflightArgs) -> Result<(Record, Code), CommandError> {
             .as_ref()
             .map(|witness| server_info(witness, endpoint.as_ref())),
         more_servers: Vec::new(),
-        plan: args.plan.info(),
+        plan: args.info(),
         strategies: Vec::new(),
         imports: Vec::new(),
         limits: readings,
@@ -288,7 +356,7 @@ fn root(args: &PreflightArgs) -> Result<Root, CommandError> {
 
 /// The planned address: of several the one of the chosen transport, else the first.
 fn endpoint(args: &PreflightArgs) -> Result<Option<Endpoint>, CommandError> {
-    let ServerChoice::External(endpoints) = bench::server_choice(&args.server)? else {
+    let ServerChoice::External(endpoints) = servers::server_choice(&args.server)? else {
         return Ok(None);
     };
     let wanted = |endpoint: &&Endpoint| match args.plan.transport {
@@ -305,10 +373,54 @@ fn endpoint(args: &PreflightArgs) -> Result<Option<Endpoint>, CommandError> {
     }
 }
 
+/// What is unknown only because there is no server to ask is said once and not a dozen times.
+fn without_server(readings: &mut [LimitReading], unreachable: bool) {
+    let of_server = |reading: &&mut LimitReading| {
+        let server = reading.scope.starts_with("server")
+            || ["cpu_quota", "server_memory_max", "overcommit"].contains(&reading.id.as_str());
+        server && reading.verdict == Verdict::Unknown
+    };
+    for reading in readings.iter_mut().filter(of_server) {
+        let (verdict, why) = if unreachable {
+            (Verdict::Unknown, "the server cannot be asked")
+        } else {
+            (
+                Verdict::NotApplicable,
+                "no server is named: give -h and -p, -s or -u to have its limits as well",
+            )
+        };
+        reading.verdict = verdict;
+        reading.effect = why.to_owned();
+        for value in [&mut reading.demand, &mut reading.capacity] {
+            if value.known().is_none() {
+                *value = Measured::NotMeasured(why.to_owned());
+            }
+        }
+    }
+}
+
+impl PreflightArgs {
+    /// Whether anything of a load was said.
+    fn is_planned(&self) -> bool {
+        !self.strategies.is_empty() || self.plan.is_given()
+    }
+
+    /// What was asked for, by long flag names.
+    fn info(&self) -> PlanInfo {
+        let mut info = self.plan.info();
+        if !self.strategies.is_empty() {
+            info.settings
+                .insert("strategies".to_owned(), escape(&self.strategies.join(","), 200));
+        }
+        info
+    }
+}
+
 impl PlanArgs {
     /// Whether anything of a load was said.
     fn is_given(&self) -> bool {
-        self.clients.is_some()
+        !self.clients.is_empty()
+            || self.requests.is_some()
             || self.connections.is_some()
             || self.mode.is_some()
             || self.keep_alive.is_some()
@@ -330,7 +442,9 @@ impl PlanArgs {
         let number = |value: Option<u64>| value.map(|value| value.to_string());
         let word =
             |value: Option<clap::builder::PossibleValue>| value.map(|value| value.get_name().to_owned());
-        put("clients", number(self.clients));
+        let most = |values: &[u64]| values.iter().max().copied();
+        put("clients", number(most(&self.clients)));
+        put("requests", number(self.requests));
         put("connections", number(self.connections));
         put("mode", word(self.mode.and_then(|mode| mode.to_possible_value())));
         put("keep-alive", self.keep_alive.map(|keep| keep.to_string()));
@@ -346,8 +460,8 @@ impl PlanArgs {
         put("client-fds", number(self.client_fds));
         put("attempts", number(Some(self.attempts).filter(|n| *n != 1)));
         put("shards", number(Some(self.shards).filter(|n| *n != 1)));
-        put("pipeline", number(Some(self.pipeline).filter(|n| *n != 1)));
-        put("data-size", number(Some(self.data_size).filter(|n| *n != 0)));
+        put("pipeline", number(most(&self.pipeline)));
+        put("data-size", number(most(&self.data_size)));
         if self.closes_first == PlanCloser::Server {
             put("closes-first", Some("server".to_owned()));
         }
@@ -365,7 +479,13 @@ fn load(args: &PreflightArgs, root: &Root, endpoint: Option<&Endpoint>) -> Load 
     if let Some(Endpoint::Tcp { host, .. }) = endpoint {
         (load.loopback, load.same_host) = place(root, host);
     }
-    load.processes = plan.clients.unwrap_or(1);
+    let most = |values: &[u64], default| values.iter().max().copied().unwrap_or(default);
+    load.processes = most(&plan.clients, 1);
+    load.connects_in_all = plan.requests.map(|requests| {
+        // The counted pass is one round more.
+        let rounds = plan.runs.saturating_add(plan.warmup).saturating_add(1);
+        requests.saturating_mul(rounds)
+    });
     load.connections_per_process = plan.connections.unwrap_or(1);
     load.connect_per_op = plan.connects_per_op();
     load.connects_per_second = plan.rate;
@@ -376,8 +496,8 @@ fn load(args: &PreflightArgs, root: &Root, endpoint: Option<&Endpoint>) -> Load 
         .unwrap_or(BASE_FDS);
     load.attempts_per_op = plan.attempts;
     load.destinations = plan.shards;
-    load.pipeline = plan.pipeline;
-    load.payload_bytes = plan.data_size;
+    load.pipeline = most(&plan.pipeline, 1);
+    load.payload_bytes = most(&plan.data_size, 0);
     load
 }
 
@@ -523,12 +643,27 @@ fn capacity(root: &Root, load: &Load) -> Finding {
             None => parts.push(format!("{}: no limit that can be read", capacity.what)),
         }
     }
+    let mut says = format!("this machine and server carry at most {}", parts.join("; "));
+    if let Some(rate) = limits::beyond_loopback(root, load) {
+        evidence.insert("connects_per_second_beyond_loopback".to_owned(), rate.into());
+        says.push_str(&format!(
+            ". The rate holds over loopback only: to a server's other addresses, of this machine too, {rate} a second can \
+             last, unless tcp_tw_reuse is 1"
+        ));
+    }
+    if let Some((open, rate)) = limits::followed(root, load) {
+        evidence.insert("conntrack_connections_most".to_owned(), open.into());
+        evidence.insert("conntrack_connects_per_second_most".to_owned(), rate.into());
+        says.push_str(&format!(
+            ". Where a rule of the packet filter follows connections (nf_conntrack_max), {open} at once and {rate} a second"
+        ));
+    }
     Finding {
         code: "CAPACITY".into(),
         severity: Severity::Info,
         strategy: None,
         evidence,
-        says: format!("this machine and server carry at most {}", parts.join("; ")),
+        says,
         try_next: "give the load (-c, --connections, --mode, --rate) to see what it needs of each limit"
             .to_owned(),
         not_the_cause: Vec::new(),

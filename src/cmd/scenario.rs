@@ -10,20 +10,21 @@ use crate::engine::{self, EngineKind};
 use crate::explain::explain;
 use crate::plan::rows::Row;
 use crate::plan::scenario::published::Figures;
-use crate::plan::scenario::{Block, Scale, Scenario};
+use crate::plan::scenario::{Block, Network, Scale, Scenario};
 use crate::record::join::join;
 use crate::record::{PlanInfo, Record, wire};
 use crate::run::interrupt::Interrupt;
 use crate::run::{Bench, RoundLength, Save, Settings};
-use crate::server::PrivateOptions;
+use crate::server::{Place, PrivateOptions, ServerChoice, ServerError, Servers};
 use crate::strategy::{Registry, ScriptSource};
 use crate::units::escape;
 
-use super::bench::{
-    Bar, DEFAULT_PATIENCE, Header, clean_up, exit_code, file, form, start, to_clean, wanted, write_outputs,
-};
+use super::bench::{DEFAULT_PATIENCE, exit_code};
 use super::counting::{self, Counting};
-use super::{Code, CommandError, CommandResult, WithCode};
+use super::outputs::{Bar, Header, file, form, write_outputs};
+use super::servers::{servers_of, start, wanted};
+use super::written_keys::{clean_up, to_clean};
+use super::{Code, CommandError, CommandResult, WithCode, warn};
 
 /// A block with its rows.
 struct Planned {
@@ -177,9 +178,26 @@ fn block(
     let options = PrivateOptions {
         tcp_backlog: args.tcp_backlog.or(block.server.tcp_backlog),
         maxclients: block.server.maxclients,
+        own_network: block.server.network == Network::Own,
         ..PrivateOptions::default()
     };
-    let mut servers = start(&wanted(&args.server, options)?, &planned.rows, interrupt)?;
+    let own_network = options.own_network;
+    let wanted = wanted(&args.server, options)?;
+    let mut servers = match (own_network, &wanted.redis) {
+        (false, _) => start(&wanted, &planned.rows, interrupt)?,
+        // A server of the user's stays where it is.
+        (true, ServerChoice::External(_)) => Servers::without(
+            Place::Redis,
+            ServerError::NoOwnNetwork {
+                why: "it is yours and stays where it is; leave it out for a private one",
+            },
+        ),
+        // A machine that permits no namespaces runs the rest.
+        (true, _) => servers_of(&wanted, &planned.rows, interrupt).unwrap_or_else(|error| {
+            warn(&format!("systally: {error}"));
+            Servers::without(Place::Redis, error)
+        }),
+    };
     for (_, server) in servers.iter() {
         show.line(&format!("server: {server}"))?;
     }
@@ -231,6 +249,7 @@ fn settings(args: &BenchArgs, (scenario, scale): (&Scenario, Scale), block: &Blo
         patience: patience.saturating_add(block.pause.unwrap_or_default()),
         baseline: None,
         plan: PlanInfo { settings: plan },
+        usage: block.usage,
     }
 }
 

@@ -1,6 +1,7 @@
 //! How system calls are counted: the contract that every engine keeps, and the list of engines.
 
 mod bpf;
+mod error;
 mod measure;
 mod none;
 pub mod perf;
@@ -22,6 +23,7 @@ use crate::tally::PhaseTallies;
 use crate::units::{Measured, Nanos};
 
 pub use bpf::Bpf;
+pub use error::EngineError;
 pub use measure::{CallCost, measure};
 pub use none::Untraced;
 pub use perf::Perf;
@@ -278,56 +280,6 @@ pub struct CpuTimes {
     pub system: Nanos,
 }
 
-/// Why an engine could not run or count.
-#[derive(Debug, thiserror::Error)]
-pub enum EngineError {
-    /// The program could not be started.
-    #[error("cannot run {program}: {source}{hint}")]
-    Exec {
-        /// Program as it was given, escaped.
-        program: String,
-        /// What execvp said.
-        source: nix::errno::Errno,
-        /// The next step, beginning with a separator; may be empty.
-        hint: String,
-    },
-    /// Tracing is not permitted.
-    #[error("cannot trace: {why}; {fix}")]
-    Denied {
-        /// What forbids it.
-        why: String,
-        /// What would allow it.
-        fix: String,
-    },
-    /// The processes to attach to ended before they could be.
-    #[error("there is nothing to count: the processes to attach to have ended")]
-    NoneLeft,
-    /// The engine can only start programs.
-    #[error("the {engine} engine cannot attach to running programs; use --engine ptrace")]
-    CannotAttach {
-        /// Which engine.
-        engine: EngineKind,
-    },
-    /// A system call of the engine itself failed.
-    #[error("{operation} (pid {pid}): {source}")]
-    System {
-        /// What was being done.
-        operation: &'static str,
-        /// To which process; 0 when there was none yet.
-        pid: i32,
-        /// The errno.
-        source: nix::errno::Errno,
-    },
-    /// The engine's thread ended in a way it should not.
-    #[error("the {engine} engine stopped unexpectedly: {what}")]
-    Broken {
-        /// Which engine.
-        engine: EngineKind,
-        /// What is known.
-        what: String,
-    },
-}
-
 /// An engine. What it promises:
 ///
 /// 1. `launch` returns when every program has been started and is under the engine, or nothing is left
@@ -392,8 +344,11 @@ pub trait Session: Send {
     fn pipes(&mut self) -> Vec<Pipes>;
     /// Sends a signal to every program (with its group when it leads one).
     fn signal(&self, signal: i32);
-    /// Reaches the descendants of the programs too, those that have outlived them included.
-    fn order(&self) -> Order;
+    /// Reaches the descendants of the programs too, those that have outlived them included. An engine that
+    /// knows of none has nobody to send anything to.
+    fn order(&self) -> Order {
+        Order::new(|_| ())
+    }
     /// Waits until all programs and their traced descendants have ended, `limit` at most (`None`: as
     /// long as it takes), and hands over what was counted.
     ///

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::plain::{Orphans, Plain};
 use super::{
-    Availability, Capabilities, Engine, EngineError, EngineKind, Order, Outcome, Pipes, Program, Request,
-    Session,
+    Availability, Capabilities, Engine, EngineError, EngineKind, Outcome, Pipes, Program, Request, Session,
 };
 use crate::units::Measured;
 
@@ -48,11 +47,6 @@ impl Session for UntracedSession {
 
     fn signal(&self, signal: i32) {
         self.plain.signal(signal);
-    }
-
-    fn order(&self) -> Order {
-        // What is left of a program's group ends with the program, and the rest is not known.
-        Order::new(|_| ())
     }
 
     fn finish(mut self: Box<Self>, limit: Option<Duration>) -> Result<Outcome, EngineError> {

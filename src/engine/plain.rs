@@ -59,6 +59,7 @@ struct Job {
     programs: Vec<Program>,
     before_exec: Option<BeforeExec>,
     orphans: Orphans,
+    die_with_thread: bool,
     mask: SigSet,
 }
 
@@ -82,6 +83,8 @@ impl Plain {
             programs,
             before_exec,
             orphans,
+            // Nobody counts a program any more when the strace of a killed systally has gone.
+            die_with_thread: engine == EngineKind::Strace,
             mask,
         };
         let (sender, reports) = std::sync::mpsc::channel();
@@ -241,7 +244,13 @@ fn start_all(job: &mut Job) -> Result<Vec<Started>, EngineError> {
         .collect::<Result<Vec<_>, _>>()?;
     let mut started: Vec<Started> = Vec::with_capacity(job.programs.len());
     for (index, (program, image)) in job.programs.iter().zip(&images).enumerate() {
-        match start_one(index, program, image, job.mask, job.before_exec.as_mut()) {
+        match start_one(
+            index,
+            program,
+            image,
+            (job.mask, job.die_with_thread),
+            job.before_exec.as_mut(),
+        ) {
             Ok(one) => started.push(one),
             Err(error) => {
                 for other in &started {
@@ -259,14 +268,14 @@ fn start_one(
     index: usize,
     program: &Program,
     image: &Image,
-    mask: SigSet,
+    (mask, die_with_thread): (SigSet, bool),
     before_exec: Option<&mut BeforeExec>,
 ) -> Result<Started, EngineError> {
     let (ours, theirs) = start::pipes(program)?.unzip();
     let setup = Setup {
         stdio: theirs.as_ref().map(ChildEnds::stdio),
         own_group: program.own_group,
-        die_with_thread: program.stdio == Stdio::Piped,
+        die_with_thread: die_with_thread || program.stdio == Stdio::Piped,
         mask,
         hold: before_exec.is_some(),
         filter: &[],

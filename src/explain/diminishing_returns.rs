@@ -29,7 +29,7 @@ impl Rule for DiminishingReturns {
 
     fn check(&self, record: &Record) -> Vec<Finding> {
         // By what the rows have in common.
-        let mut groups: BTreeMap<(&str, u32, u32, u64), BTreeMap<u32, (Row<'_>, Interval)>> = BTreeMap::new();
+        let mut groups: BTreeMap<_, BTreeMap<u32, (Row<'_>, Interval)>> = BTreeMap::new();
         for row in Row::run(record).filter(|row| row.result.status == Status::Ok) {
             let Some(timed) = row.timed() else { continue };
             let axes = &row.result.axes;

@@ -227,6 +227,15 @@ fn server_cases() -> Vec<Case> {
             claims(100, 100, 100, 100.0),
         ),
         (
+            "TIMED_BEFORE_FLUSH",
+            {
+                let mut record = claims(10_000, 10_000, 0, 765_286.0);
+                record.strategies[0].experiment.served_late = 10_000;
+                record
+            },
+            claims(10_000, 10_000, 0, 765_286.0),
+        ),
+        (
             "SERVED_MORE_THAN_CLAIMED",
             claims(243, 2000, 762, 243.0),
             claims(100, 100, 100, 100.0),

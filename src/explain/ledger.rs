@@ -19,6 +19,15 @@ const DOCS: &[Doc] = &[
         todo: "Make the client read and check every reply; for a pipeline, execute it. The throughput shown is not one.",
     },
     Doc {
+        code: "TIMED_BEFORE_FLUSH",
+        means: "The client stopped its clock when its operations were queued; they were sent after that.",
+        measured: "Operations the client reports in its rounds against what the server executed in them, and what the \
+                   server executed between the end of a round and the next work.",
+        wrong_when: "Another client of the same server sent the same commands after the round.",
+        todo: "Read the clock after the pipeline has been executed and its replies have been read (in Predis: after the \
+               closure of pipeline() has returned). The throughput shown is that of queueing.",
+    },
+    Doc {
         code: "SERVED_MORE_THAN_CLAIMED",
         means: "The server executed more operations than the client counts as done.",
         measured: "As above, the other way round.",
@@ -34,8 +43,36 @@ impl Rule for Ledger {
     }
 
     fn check(&self, record: &Record) -> Vec<Finding> {
-        Row::run(record).filter_map(|row| check(&row)).collect()
+        Row::run(record)
+            .flat_map(|row| {
+                let differs = check(&row);
+                let late = differs.as_ref().and_then(|finding| late(&row, finding));
+                differs.into_iter().chain(late)
+            })
+            .collect()
     }
+}
+
+/// Whether what a client claimed and its server had not seen came after its clock had stopped.
+fn late(row: &Row<'_>, differs: &Finding) -> Option<Finding> {
+    let late = row.result.experiment.served_late;
+    let number = |name: &str| differs.evidence.get(name).and_then(serde_json::Value::as_u64);
+    let missing = number("claimed_ops")?.checked_sub(number("served_ops")?)?;
+    // Most of it: a few stragglers are no cause.
+    if missing == 0 || late.saturating_mul(2) < missing {
+        return None;
+    }
+    Some(
+        Finding::about(row, "TIMED_BEFORE_FLUSH", Severity::Error)
+            .with("served_late", late)
+            .with("missing_in_rounds", missing)
+            .says(format!(
+                "the client had only queued its operations when it stopped its clock: the server got {} of them after \
+                 that, so its figure is that of queueing",
+                Grouped(late)
+            ))
+            .try_next("read the clock after the pipeline is executed and its replies are read"),
+    )
 }
 
 fn check(row: &Row<'_>) -> Option<Finding> {
@@ -151,6 +188,25 @@ mod tests {
             found[0].says,
             "the client claims 1.6 million operations a second; the server saw none"
         );
+    }
+
+    #[test]
+    fn a_pipeline_that_is_timed_before_it_is_sent() {
+        let mut record = empty();
+        let mut strategy = row("predis/timed-before-flush/tcp");
+        set_rounds(&mut strategy, vec![round(10_000, 10_000, 0)], 765_286.0);
+        strategy.experiment.served_late = 10_000;
+        record.strategies.push(strategy);
+        let found = explained(&record);
+        assert_eq!(codes(&record), ["CLAIMED_NOT_SERVED", "TIMED_BEFORE_FLUSH"]);
+        assert!(
+            found[1].says.contains("the server got 10 000 of them after"),
+            "{}",
+            found[1].says
+        );
+        // A few stragglers are not it.
+        record.strategies[0].experiment.served_late = 10;
+        assert_eq!(codes(&record), ["CLAIMED_NOT_SERVED"]);
     }
 
     #[test]

@@ -16,7 +16,8 @@ const DOCS: &[Doc] = &[Doc {
     todo: "Make the client object once and reuse it; setting an option once per connection is enough.",
 }];
 
-const OPTIONS: &[&str] = &["setsockopt", "fcntl", "ioctl"];
+const SET_UP: &str = "setsockopt";
+const OPTIONS: &[&str] = &[SET_UP, "fcntl", "ioctl"];
 
 impl Rule for OptionsPerOperation {
     fn docs(&self) -> &'static [Doc] {
@@ -48,12 +49,20 @@ fn check(row: &Row<'_>) -> Option<Finding> {
             finding = finding.with(&format!("{call}_per_op"), round2(per_op));
         }
     }
+    // `setsockopt` belongs to setting up a connection; the others switch a socket between waiting and not.
+    let set_up = row.per_op(&[SET_UP], |call| call.calls).unwrap_or(0.0);
+    let next = if set_up > options / 2.0 {
+        "reuse one client object in place of a pconnect() or new Client for each operation"
+    } else {
+        "the client switches the socket between blocking and not around each operation: look for a setting (time-outs, \
+         the parser, a pool's check) or a version that does not; in a pipeline it happens once a batch"
+    };
     Some(
         finding
             .says(format!(
                 "{options:.1} calls per operation only set options of a socket that has them already"
             ))
-            .try_next("reuse one client object in place of a pconnect() or new Client for each operation"),
+            .try_next(next),
     )
 }
 

@@ -41,6 +41,9 @@ pub(crate) enum Event<'a> {
     Signal(&'a [u8]),
     /// The thread ended; the signal that killed it, if one did.
     Gone(Option<&'a [u8]>),
+    /// The process was replaced by an exec of another of its threads, which goes on under the number of
+    /// this line; the other one's number.
+    Superseded(u32),
     /// The process runs in another mode from here on (`32 bit`, `x32`).
     Mode(Option<u32>, &'a [u8]),
     /// A message of strace, a stack line: known, and no call.
@@ -384,6 +387,11 @@ fn exit(body: &[u8]) -> Option<Event<'_>> {
         let end = rest.iter().position(|b| *b == b' ').unwrap_or(rest.len());
         return Some(Event::Gone(Some(&rest[..end])));
     }
+    if let Some(rest) = inner.strip_prefix(b"superseded by execve in pid ")
+        && let Some(pid) = number::uint(&rest[..digits(rest)]).and_then(|n| u32::try_from(n).ok())
+    {
+        return Some(Event::Superseded(pid));
+    }
     Some(Event::Gone(None))
 }
 
@@ -582,6 +590,10 @@ mod tests {
             Event::Resumed(b"", _, _)
         ));
         assert!(matches!(parsed("+++ exited with 0 +++").1, Event::Gone(None)));
+        assert_eq!(
+            parsed("+++ superseded by execve in pid 27044 +++").1,
+            Event::Superseded(27_044)
+        );
         assert!(matches!(
             parsed("+++ killed by SIGKILL (core dumped) +++").1,
             Event::Gone(Some(b"SIGKILL"))

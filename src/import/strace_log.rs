@@ -343,6 +343,18 @@ impl Session {
                 self.collector.gone(pid, killed_by.as_deref());
                 self.modes.remove(&pid);
             }
+            Event::Superseded(other) => {
+                let pid = self.thread(prefix);
+                let other = self.thread(Prefix {
+                    pid: Some(other),
+                    ..prefix
+                });
+                self.drop_pending(pid);
+                // Its exec returns under the number that it has taken over.
+                if let Some(pending) = self.pending.remove(&other) {
+                    self.pending.insert(pid, pending);
+                }
+            }
             Event::Mode(pid, mode) => {
                 let pid = match pid {
                     Some(pid) if self.collector.knows(pid) => pid,

@@ -2,7 +2,7 @@
 //! turns down, and which limit comes first.
 
 use super::{LIMITS, Limit, Load};
-use crate::proc::Root;
+use crate::proc::{Root, sysctl};
 use crate::record::Verdict;
 
 /// The largest load of one kind.
@@ -91,6 +91,34 @@ pub fn capacities(root: &Root, base: &Load) -> Vec<Capacity> {
         .collect()
 }
 
+/// What connection tracking would carry if a rule of the packet filter used it: connections held at once,
+/// and made a second. `None` where it is not loaded.
+pub fn followed(root: &Root, base: &Load) -> Option<(u64, u64)> {
+    let read = |name: &str| sysctl::integer(root, &format!("net.netfilter.{name}")).ok();
+    let (count, max) = (read("nf_conntrack_count")?, read("nf_conntrack_max")?);
+    let hold = read("nf_conntrack_tcp_timeout_time_wait")?;
+    let free = max.saturating_sub(count);
+    base.tcp.then_some((free, free / hold.max(1)))
+}
+
+/// The connections a second that can last over an address that is not loopback, where TIME_WAIT is not cut
+/// short by default; `None` when that is no other number.
+pub fn beyond_loopback(root: &Root, base: &Load) -> Option<u64> {
+    if !(base.tcp && base.loopback) {
+        return None;
+    }
+    let (most, _) = largest(&root.at_one_moment(), &["ephemeral_ports"], |n| Load {
+        connects_per_second: Some(n),
+        loopback: false,
+        ..per_op(base)
+    });
+    let (here, _) = largest(&root.at_one_moment(), &["ephemeral_ports"], |n| Load {
+        connects_per_second: Some(n),
+        ..per_op(base)
+    });
+    most.filter(|_| most != here)
+}
+
 fn kept(base: &Load) -> Load {
     Load {
         processes: 1,
@@ -115,6 +143,8 @@ fn largest(root: &Root, ids: &[&str], load: impl Fn(u64) -> Load) -> (Option<u64
         .iter()
         .copied()
         .filter(|limit| ids.contains(&limit.id()))
+        // Demand only grows, so what the largest load does not turn down turns down none.
+        .filter(|limit| limit.check(root, &load(CEILING)).verdict == Verdict::Fail)
         .collect();
     let against = |n: u64| -> Vec<&'static str> {
         let load = load(n);
@@ -193,6 +223,22 @@ mod tests {
             ),
             (Some(28_231), &["ephemeral_ports"][..])
         );
+    }
+
+    #[test]
+    fn loopback_and_connection_tracking_are_told_apart() {
+        let tree = Tree::defaults()
+            .with("proc/sys/net/netfilter/nf_conntrack_count", "144\n")
+            .with("proc/sys/net/netfilter/nf_conntrack_max", "262144\n")
+            .with(
+                "proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait",
+                "120\n",
+            );
+        assert_eq!(beyond_loopback(&tree.root(), &base()), Some(470));
+        assert_eq!(followed(&tree.root(), &base()), Some((262_000, 2183)));
+        assert_eq!(followed(&Tree::defaults().root(), &base()), None);
+        let unix = Load { tcp: false, ..base() };
+        assert_eq!(beyond_loopback(&tree.root(), &unix), None);
     }
 
     #[test]

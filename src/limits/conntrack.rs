@@ -47,6 +47,7 @@ impl Limit for Conntrack {
             (false, _) => 0,
             (true, Some(rate)) => rate,
             (true, None) if count.saturating_add(open) > max => 0,
+            (true, None) if fits_in_all(load, count.saturating_add(open), max) => 0,
             (true, None) => {
                 return reading.unknown(format!(
                     "how many connections a second the clients make is not known; {} a second can last",
@@ -54,9 +55,14 @@ impl Limit for Conntrack {
                 ));
             }
         };
+        let in_all = match load.connects_per_second {
+            None if load.connect_per_op => load.connects_in_all.unwrap_or(0),
+            Some(_) | None => 0,
+        };
         let demand = count
             .saturating_add(open)
-            .saturating_add(rate.saturating_mul(hold));
+            .saturating_add(rate.saturating_mul(hold))
+            .saturating_add(in_all);
         let reading = reading
             .demand(demand, format!("{count} followed now + {open} open + {rate} connects/s x {hold} s"))
             .fix(
@@ -81,6 +87,12 @@ impl Limit for Conntrack {
             }
         })
     }
+}
+
+/// Whether all connections of a load fit together, however fast they come.
+fn fits_in_all(load: &Load, now: u64, max: u64) -> bool {
+    load.connects_in_all
+        .is_some_and(|all| now.saturating_add(all) <= max)
 }
 
 #[cfg(test)]

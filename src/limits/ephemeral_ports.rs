@@ -53,6 +53,14 @@ impl Limit for EphemeralPorts {
             (false, _) => 0,
             (true, Some(rate)) => rate,
             (true, None) if open > ports => 0,
+            // However fast they come: a port each is the most that can be blocked.
+            (true, None)
+                if load
+                    .connects_in_all
+                    .is_some_and(|all| open.saturating_add(all) <= ports) =>
+            {
+                0
+            }
             (true, None) => {
                 return reading.unknown(format!(
                     "how many connections a second the clients make is not known; {} can last ({})",
@@ -66,8 +74,21 @@ impl Limit for EphemeralPorts {
             Ok(buckets) if waiting > buckets && open.saturating_add(buckets) <= ports => Some(buckets),
             _ => None,
         };
-        let demand = open.saturating_add(bounded.unwrap_or(waiting));
+        let in_all = match (
+            load.connect_per_op,
+            load.connects_per_second,
+            load.connects_in_all,
+        ) {
+            (true, None, Some(all)) if open <= ports && hold > 0 => all,
+            _ => 0,
+        };
+        let demand = open
+            .saturating_add(bounded.unwrap_or(waiting))
+            .saturating_add(in_all);
         let formula = match (rate, bounded) {
+            (0, _) if in_all > 0 => {
+                format!("{open} open + {in_all} connections in all, each blocked at most once")
+            }
             (0, _) => format!("{open} open"),
             (_, Some(buckets)) => format!("{open} open + {buckets} in TIME_WAIT (tcp_max_tw_buckets)"),
             (_, None) => format!("{open} open + {rate} connects/s x {} s", seconds(hold)),

@@ -1,5 +1,5 @@
-//! Memory for the client processes. How much one takes is not in the plan, so the plan gets the room that
-//! each has, and fails only where even an empty process would not fit.
+//! Memory for the client processes. How much one takes of its own is measured where it can be, and assumed
+//! by its language where it cannot; an assumption alone never fails a plan.
 
 use super::reading::Reading;
 use super::{Limit, Load};
@@ -11,8 +11,8 @@ pub(super) struct ForkMemory;
 
 /// Kernel stack, page tables and task structure: what the smallest process costs.
 const LEAST: u64 = 100 << 10;
-/// Few clients take more than this of their own; the pages they share are counted once.
-const PLENTY: u64 = 64 << 20;
+/// An assumption may be wrong by this factor.
+const DOUBT: u64 = 2;
 
 impl Limit for ForkMemory {
     fn id(&self) -> &'static str {
@@ -37,32 +37,65 @@ impl Limit for ForkMemory {
             .iter()
             .filter_map(|level| Some(level.max?.saturating_sub(level.current)))
             .fold(available, u64::min);
-        let each = room / load.processes.max(1);
         let reading = reading.capacity(room).fix(
             "fewer processes, or more connections in each",
             "memory for the host, MemoryMax= in the unit",
             "docker run --memory",
         );
-        let least = load.processes.saturating_mul(LEAST);
+        let processes = load.processes;
+        let killed = "fork ENOMEM, or the out-of-memory killer";
+        let least = processes.saturating_mul(LEAST);
         if least > room {
             return reading
                 .demand(
                     least,
-                    format!("{} processes x {LEAST} bytes at the very least", load.processes),
+                    format!("{processes} processes x {LEAST} bytes at the very least"),
                 )
-                .decide(|_: Verdict| "fork ENOMEM, or the out-of-memory killer".to_owned());
+                .decide(|_: Verdict| killed.to_owned());
         }
-        let megabytes = each >> 20;
-        if each >= PLENTY {
-            return reading.fine(format!(
-                "{megabytes} MiB for each of {} processes",
-                load.processes
+        let demand = processes.saturating_mul(load.client_bytes.max(LEAST));
+        let basis = if load.client_bytes_measured {
+            "measured"
+        } else {
+            "assumed"
+        };
+        let each = amount_of(load.client_bytes.max(LEAST));
+        let reading = reading.demand(
+            demand,
+            format!("{processes} processes x {each} of their own ({basis})"),
+        );
+        let has = amount_of(room / processes.max(1));
+        if load.client_bytes_measured {
+            return reading.decide(|verdict| match verdict {
+                Verdict::Fail => format!("{killed}: each takes {each} of its own and may take {has}"),
+                _ => format!("each takes {each} of its own (measured) and may take {has}"),
+            });
+        }
+        let surely =
+            demand.saturating_mul(DOUBT) <= room || super::reading::verdict(demand, room) == Verdict::Ok;
+        if surely {
+            return reading.decide(|_| format!("at an assumed {each} each; each may take {has}"));
+        }
+        let advice = "measure one (Private_Dirty in /proc/PID/smaps_rollup)";
+        if demand / DOUBT <= room {
+            return reading.unknown(format!(
+                "each of {processes} processes may take {has} of its own, and {each} is assumed: too close to say; {advice}"
             ));
         }
-        reading.unknown(format!(
-            "each of {} processes may take {megabytes} MiB of its own; measure one (Pss in /proc/PID/smaps_rollup)",
-            load.processes
-        ))
+        // Not a failure, since a term of it is a guess.
+        let mut guessed = reading.unknown(format!(
+            "each of {processes} processes may take only {has} of its own, and {each} is assumed: {killed}; {advice}"
+        ));
+        guessed.verdict = Verdict::Warn;
+        guessed
+    }
+}
+
+/// Bytes in a unit that keeps them readable.
+fn amount_of(bytes: u64) -> String {
+    match bytes {
+        0..0x10_0000 => format!("{} KiB", bytes >> 10),
+        _ => format!("{} MiB", bytes >> 20),
     }
 }
 
@@ -89,7 +122,41 @@ mod tests {
                 .verdict
         };
         assert_eq!(verdict(100), Verdict::Ok);
-        assert_eq!(verdict(1000), Verdict::Unknown);
+        assert_eq!(verdict(1000), Verdict::Ok, "5 GB of 8, as assumed");
+        assert_eq!(verdict(2000), Verdict::Unknown, "10 GB of 8, as assumed");
+        assert_eq!(verdict(50_000), Verdict::Warn);
         assert_eq!(verdict(1_000_000), Verdict::Fail);
+    }
+
+    #[test]
+    fn what_was_measured_decides() {
+        let tree = Tree::new()
+            .with("proc/meminfo", "MemAvailable:    8000000 kB\n")
+            .with("proc/self/cgroup", "")
+            .with("proc/self/mountinfo", "");
+        let load = Load {
+            processes: 2000,
+            client_bytes: 8 << 20,
+            client_bytes_measured: true,
+            ..Load::default()
+        };
+        let reading = ForkMemory.check(&tree.root(), &load);
+        assert_eq!(reading.verdict, Verdict::Fail);
+        assert!(reading.effect.contains("may take 3 MiB"), "{}", reading.effect);
+    }
+
+    #[test]
+    fn little_room_is_not_called_none() {
+        let tree = Tree::new()
+            .with("proc/meminfo", "MemAvailable:    20000000 kB\n")
+            .with("proc/self/cgroup", "")
+            .with("proc/self/mountinfo", "");
+        let load = Load {
+            processes: 50_000,
+            ..Load::default()
+        };
+        let reading = ForkMemory.check(&tree.root(), &load);
+        assert_eq!(reading.verdict, Verdict::Warn);
+        assert!(reading.effect.contains("only 400 KiB"), "{}", reading.effect);
     }
 }

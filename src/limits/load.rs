@@ -28,6 +28,12 @@ pub struct Load {
     pub server_closes_first: bool,
     /// Descriptors a client process has open before it connects (a PHP script 5).
     pub client_base_fds: u64,
+    /// Memory that a client process takes of its own, in bytes.
+    pub client_bytes: u64,
+    /// Whether that was measured; assumed otherwise.
+    pub client_bytes_measured: bool,
+    /// Connections made in all, over the whole load; `None` when nobody can say.
+    pub connects_in_all: Option<u64>,
     /// Attempts of one operation that can wait in the server's queue together: 1 without timeouts.
     pub attempts_per_op: u64,
     /// Distinct server addresses (shards); each has ports of its own.
@@ -57,6 +63,9 @@ impl Default for Load {
             connects_per_second: None,
             server_closes_first: false,
             client_base_fds: 5,
+            client_bytes: 5 << 20,
+            client_bytes_measured: false,
+            connects_in_all: None,
             attempts_per_op: 1,
             destinations: 1,
             pipeline: 1,
@@ -141,7 +150,7 @@ impl Load {
         let endpoint = self.endpoint.as_ref()?;
         // An exact address goes before one that stands for all.
         let score = |listener: &Listener| match (endpoint, &listener.address) {
-            (Endpoint::Unix { path, .. }, Address::Unix(name)) => (path == name).then_some(2),
+            (Endpoint::Unix { path, .. }, Address::Unix(name)) => same_path(path, name).then_some(2),
             (Endpoint::Tcp { host, port, .. }, Address::Tcp(address)) if address.port() == *port => {
                 match host.parse::<std::net::IpAddr>() {
                     Ok(ip) if ip == address.ip() => Some(2),
@@ -159,6 +168,28 @@ impl Load {
             .max_by_key(|(score, _)| *score)
             .map(|(_, listener)| listener)
     }
+}
+
+/// Whether two paths of a socket are the same: the server may have bound it by another name than the client
+/// uses (a link, `/var/run` for `/run`).
+fn same_path(ours: &str, bound: &str) -> bool {
+    if ours == bound {
+        return true;
+    }
+    let is_path = |name: &str| !name.is_empty() && !name.starts_with('@');
+    let file = |name: &str| {
+        std::path::Path::new(name)
+            .file_name()
+            .map(std::ffi::OsStr::to_owned)
+    };
+    // A link to the socket itself may have any name, but is rare; looking up every listener is dear.
+    is_path(ours)
+        && is_path(bound)
+        && file(ours) == file(bound)
+        && matches!(
+            (std::fs::canonicalize(ours), std::fs::canonicalize(bound)),
+            (Ok(ours), Ok(bound)) if ours == bound
+        )
 }
 
 /// Whether a host name or address is loopback, as far as can be said without asking a resolver.
@@ -199,6 +230,20 @@ mod tests {
         assert!(Load::to(&tcp("localhost", 1)).loopback);
         assert!(!Load::to(&tcp("10.0.0.1", 1)).loopback);
         assert!(!Load::to(&tcp("::2", 1)).same_host);
+    }
+
+    #[test]
+    fn a_socket_has_many_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let real = folder.path().join("real");
+        std::fs::create_dir(&real).unwrap();
+        std::fs::write(real.join("r.sock"), "").unwrap();
+        std::os::unix::fs::symlink(&real, folder.path().join("link")).unwrap();
+        let name = |part: &str| folder.path().join(part).to_str().unwrap().to_owned();
+        assert!(same_path(&name("link/r.sock"), &name("real/r.sock")));
+        assert!(same_path(&name("real/../real/r.sock"), &name("real/r.sock")));
+        assert!(!same_path(&name("link/q.sock"), &name("real/r.sock")));
+        assert!(!same_path("@x", "/x"));
     }
 
     #[test]

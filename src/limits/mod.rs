@@ -49,7 +49,7 @@ mod witness;
 use crate::proc::Root;
 use crate::record::{LimitReading, Verdict};
 
-pub use capacity::{Capacity, capacities};
+pub use capacity::{Capacity, beyond_loopback, capacities, followed};
 pub use facts::{REDIS_RESERVED_FDS, ServerFacts, ServerKind};
 pub use load::{Load, is_loopback};
 pub use reading::worst;
@@ -122,15 +122,27 @@ pub fn check_all(root: &Root, load: &Load) -> Vec<LimitReading> {
     LIMITS.iter().map(|limit| limit.check(&root, load)).collect()
 }
 
-/// The limits that a bench tells of: the usual suspects, and whatever else does not fit.
-pub fn check_bench(root: &Root, load: &Load) -> Vec<LimitReading> {
+/// Sets every limit against several loads that come one after the other: of each limit the gravest reading.
+pub fn check_each(root: &Root, loads: &[Load]) -> Vec<LimitReading> {
     let root = root.at_one_moment();
-    LIMITS
-        .iter()
+    let gravest = |limit: &&dyn Limit| {
+        let readings = loads.iter().map(|load| limit.check(&root, load));
+        readings.max_by_key(|reading| (reading.verdict, reading.demand.known().copied()))
+    };
+    LIMITS.iter().filter_map(gravest).collect()
+}
+
+/// The limits that a bench tells of: the usual suspects, and whatever else does not fit.
+pub fn check_bench(root: &Root, loads: &[Load]) -> Vec<LimitReading> {
+    let to_servers = loads.iter().any(|load| load.endpoint.is_some());
+    check_each(root, loads)
+        .into_iter()
+        .filter_map(|reading| Some((limit(&reading.id)?, reading)))
         // Clients that keep their data themselves meet the limits of their own process alone.
-        .filter(|limit| load.endpoint.is_some() || !limit.needs_server())
-        .map(|limit| (limit.headline(), limit.check(&root, load)))
-        .filter(|(headline, reading)| *headline || matches!(reading.verdict, Verdict::Fail | Verdict::Warn))
+        .filter(|(limit, _)| to_servers || !limit.needs_server())
+        .filter(|(limit, reading)| {
+            limit.headline() || matches!(reading.verdict, Verdict::Fail | Verdict::Warn)
+        })
         .map(|(_, reading)| reading)
         .collect()
 }

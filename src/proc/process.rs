@@ -115,6 +115,28 @@ pub fn cpu_time(root: &Root, pid: i32) -> Result<CpuTime, ReadError> {
     })
 }
 
+/// Context switches of a process with all threads that it has now, voluntary and involuntary.
+///
+/// # Errors
+/// A process that is gone.
+pub fn context_switches(root: &Root, pid: i32) -> Result<(u64, u64), ReadError> {
+    let tasks = format!("proc/{pid}/task");
+    let (mut voluntary, mut involuntary) = (0_u64, 0_u64);
+    for task in root.list(&tasks)? {
+        // A thread that has ended meanwhile has none to add.
+        let Ok(text) = root.read(&format!("{tasks}/{task}/status")) else {
+            continue;
+        };
+        let number = |name: &str| {
+            let value = text.lines().find_map(|line| line.strip_prefix(name))?;
+            whole(value.trim_start_matches(':').trim())
+        };
+        voluntary += number("voluntary_ctxt_switches").unwrap_or(0);
+        involuntary += number("nonvoluntary_ctxt_switches").unwrap_or(0);
+    }
+    Ok((voluntary, involuntary))
+}
+
 /// How many descriptors a process has open. A recording keeps the number as `fd.count`.
 ///
 /// # Errors
@@ -210,6 +232,23 @@ fn count_cpu_list(list: &str) -> Option<u64> {
         count = count.checked_add(last.checked_sub(first)?.checked_add(1)?)?;
     }
     Some(count)
+}
+
+/// Memory that a process has of its own, in bytes: what would come free if it ended. Pages that it shares
+/// with its like are not in it, since a further one costs nothing of them.
+///
+/// # Errors
+/// An unreadable file (another user's process, a kernel before 4.14), or one without these lines.
+pub fn private_memory(root: &Root, who: Who) -> Result<u64, ReadError> {
+    let path = who.file("smaps_rollup");
+    let text = root.read(&path)?;
+    let line = |name: &'static str| {
+        text.lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+            .and_then(|rest| whole(rest.trim().strip_suffix("kB")?.trim_end())?.checked_mul(1024))
+            .ok_or_else(|| ReadError::content(&path, name, &text))
+    };
+    Ok(line("Private_Clean")?.saturating_add(line("Private_Dirty")?))
 }
 
 /// Whether a process still runs: it exists and is not a zombie.
@@ -341,6 +380,24 @@ mod tests {
         assert!(open_files(&root, Who::Me).unwrap() >= 3);
         assert!(same_netns(&root, std::process::id() as i32).unwrap());
         assert!(tasks_of_user(&root, status.uid).unwrap() >= 1);
+    }
+
+    #[test]
+    fn own_memory_is_what_is_not_shared() {
+        let tree = Tree::new().with(
+            "proc/self/smaps_rollup",
+            "00400000-7ffe [rollup]\nRss: 9000 kB\nShared_Clean: 7000 kB\nPrivate_Clean: 500 kB\nPrivate_Dirty: 1500 kB\n",
+        );
+        assert_eq!(private_memory(&tree.root(), Who::Me).unwrap(), 2000 << 10);
+        for text in [
+            "",
+            "Private_Clean: 5 kB\n",
+            "Private_Clean: -5 kB\nPrivate_Dirty: 1 kB\n",
+        ] {
+            let tree = Tree::new().with("proc/self/smaps_rollup", text);
+            assert!(private_memory(&tree.root(), Who::Me).is_err(), "{text:?}");
+        }
+        assert!(private_memory(&Root::live(), Who::Me).is_ok_and(|bytes| bytes > 4096));
     }
 
     #[test]

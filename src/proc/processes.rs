@@ -133,11 +133,11 @@ mod tests {
     fn tree() -> Tree {
         let process = |pid: i32, parent: i32| format!("Name:\tx\nTgid:\t{pid}\nPPid:\t{parent}\n");
         Tree::new()
-            .with("proc/1/status", &process(1, 0))
-            .with("proc/10/status", &process(10, 1))
-            .with("proc/11/status", &process(11, 10))
-            .with("proc/12/status", &process(12, 11))
-            .with("proc/13/status", &process(13, 1))
+            .with("proc/1/status", process(1, 0))
+            .with("proc/10/status", process(10, 1))
+            .with("proc/11/status", process(11, 10))
+            .with("proc/12/status", process(12, 11))
+            .with("proc/13/status", process(13, 1))
             .with("proc/10/comm", "php-fpm8.2\n")
             .with("proc/11/comm", "php-fpm8.2\n")
             .with("proc/12/comm", "MainThread\n")

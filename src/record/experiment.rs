@@ -16,6 +16,13 @@ pub struct Experiment {
     /// What a script that counts for itself read, a reading for each timed round.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<CounterReading>,
+    /// CPU time and context switches over the timed rounds, where they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// Commands that the server got after the client had stopped its clock: it had queued them, and they
+    /// are in none of its rounds.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub served_late: u64,
     /// What the article printed for this row.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<PublishedFigure>,
@@ -25,6 +32,57 @@ impl Experiment {
     /// Whether there is nothing.
     pub fn is_empty(&self) -> bool {
         *self == Experiment::default()
+    }
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+/// What the two sides of a row spent in its timed rounds together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Usage {
+    /// Timed rounds that are in here.
+    pub rounds: u64,
+    /// The processes that talk to the server.
+    pub client: Spent,
+    /// The servers; null where they are not on this machine.
+    pub server: Option<Spent>,
+}
+
+/// CPU time and context switches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Spent {
+    /// In user mode, in nanoseconds.
+    pub user_ns: u64,
+    /// In the kernel, in nanoseconds.
+    pub system_ns: u64,
+    /// Context switches because it waited.
+    pub voluntary: u64,
+    /// Context switches because its time was up.
+    pub involuntary: u64,
+}
+
+impl Spent {
+    /// Adds what somebody else spent, or the same in another round.
+    pub fn add(&mut self, other: Spent) {
+        let add = |sum: &mut u64, n: u64| *sum = sum.saturating_add(n);
+        add(&mut self.user_ns, other.user_ns);
+        add(&mut self.system_ns, other.system_ns);
+        add(&mut self.voluntary, other.voluntary);
+        add(&mut self.involuntary, other.involuntary);
+    }
+
+    /// What was spent since an earlier reading.
+    pub fn since(self, earlier: Spent) -> Spent {
+        Spent {
+            user_ns: self.user_ns.saturating_sub(earlier.user_ns),
+            system_ns: self.system_ns.saturating_sub(earlier.system_ns),
+            voluntary: self.voluntary.saturating_sub(earlier.voluntary),
+            involuntary: self.involuntary.saturating_sub(earlier.involuntary),
+        }
     }
 }
 

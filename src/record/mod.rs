@@ -24,7 +24,7 @@ use crate::import::Imported;
 use crate::tally::Talk;
 use crate::units::{Measured, Nanos, Ops, total};
 
-pub use experiment::{CounterReading, Experiment, PublishedFigure};
+pub use experiment::{CounterReading, Experiment, PublishedFigure, Spent, Usage};
 pub use failure::{Failure, FailureKind, Stage};
 pub use latency::Latency;
 pub use proof::{Proof, ProofArm, ProofRun, ProofVerdict};

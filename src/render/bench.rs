@@ -192,7 +192,7 @@ fn work<'a>(view: &View) -> Vec<Source<'a>> {
         Source::new(Column::number("calls", "/op", Group::Work), |row, notes| {
             cell(row, &row.counted, notes, |counted, notes| {
                 // Where the ratio to the floor is not known, not all calls were counted.
-                match counted.floor_ratio.reason() {
+                match counted.floor_ratio.reason().filter(|_| counted.ops.is_some()) {
                     Some(why) => Measured::NotMeasured(why.to_owned()),
                     None => per_op(counted, counted.phases.run_loop.total())
                         .map(|rate| moving::total(row, rate, notes)),
@@ -255,8 +255,15 @@ fn per_op(counted: &Counted, calls: u64) -> Measured<f64> {
 }
 
 fn calls_per_op(counted: &Counted, name: &str) -> Measured<f64> {
-    let counts = counted.phases.run_loop.syscalls.get(name);
-    per_op(counted, counts.map_or(0, |counts| counts.calls))
+    match (
+        counted.phases.run_loop.syscalls.get(name),
+        counted.floor_ratio.reason(),
+    ) {
+        (Some(counts), _) => per_op(counted, counts.calls),
+        // Where not all calls were counted, one that is not there may have been made all the same.
+        (None, Some(why)) if counted.ops.is_some() => Measured::NotMeasured(why.to_owned()),
+        (None, _) => per_op(counted, 0),
+    }
 }
 
 /// Which calls have a column.

@@ -29,7 +29,7 @@ pub(super) fn tables(record: &Record, view: &View, notes: &mut Notes) -> (Vec<Ta
         rows,
         ..Table::default()
     };
-    (vec![table], hidden(record, view).into_iter().collect())
+    (vec![table], hidden(record, view))
 }
 
 fn row(limit: &LimitReading, notes: &mut Notes) -> Vec<Cell> {
@@ -52,15 +52,32 @@ fn row(limit: &LimitReading, notes: &mut Notes) -> Vec<Cell> {
     ]
 }
 
-/// One line about the limits that were left out of the table.
-fn hidden(record: &Record, view: &View) -> Option<String> {
+/// A line about the limits that were left out of the table, and one about those of a server that is not
+/// there.
+fn hidden(record: &Record, view: &View) -> Vec<String> {
+    if view.all_syscalls {
+        return Vec::new();
+    }
+    let of_no_server = |limit: &&LimitReading| record.server.is_none() && limit.scope.starts_with("server");
     let left_out = record
         .limits
         .iter()
         .filter(|limit| limit.verdict == Verdict::NotApplicable);
-    let names: Vec<String> = left_out.map(|limit| shown(&limit.id)).collect();
-    (!view.all_syscalls && !names.is_empty())
-        .then(|| format!("not bearing on this load (--all says why): {}", names.join(", ")))
+    let (unasked, others): (Vec<&LimitReading>, Vec<&LimitReading>) = left_out.partition(of_no_server);
+    let line = |what: &str, limits: &[&LimitReading]| {
+        let names: Vec<String> = limits.iter().map(|limit| shown(&limit.id)).collect();
+        (!names.is_empty()).then(|| format!("{what} (--all says why): {}", names.join(", ")))
+    };
+    [
+        line(
+            "no server is named (-h and -p, -s or -u), so not looked at",
+            &unasked,
+        ),
+        line("not bearing on this load", &others),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// A paragraph for each limit that does not fit, nearly does not, or is not known, the gravest first. A
@@ -75,7 +92,25 @@ pub(super) fn details(record: &Record) -> Vec<String> {
         })
         .collect();
     limits.sort_by_key(|limit| std::cmp::Reverse(limit.verdict));
-    limits.into_iter().flat_map(detail).collect()
+    let mut lines = Vec::new();
+    let mut told: Vec<&str> = Vec::new();
+    for limit in &limits {
+        // One reason for many limits is told once.
+        let alike: Vec<&str> = limits
+            .iter()
+            .filter(|other| other.verdict == Verdict::Unknown && other.effect == limit.effect)
+            .map(|other| other.id.as_str())
+            .collect();
+        if limit.verdict == Verdict::Unknown && alike.len() > 1 {
+            if !told.contains(&limit.effect.as_str()) {
+                told.push(&limit.effect);
+                lines.push(shown(&format!("unknown {}: {}", alike.join(", "), limit.effect)));
+            }
+            continue;
+        }
+        lines.extend(detail(limit));
+    }
+    lines
 }
 
 fn detail(limit: &LimitReading) -> Vec<String> {

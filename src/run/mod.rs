@@ -13,6 +13,7 @@ mod readings;
 pub mod sampler;
 mod state;
 mod timed;
+mod usage;
 mod witness;
 
 use std::collections::BTreeMap;
@@ -23,7 +24,7 @@ use crate::explain::explain;
 use crate::limits::{self, Load};
 use crate::plan::rows::{Common, Row, share};
 use crate::proc::{self, Root};
-use crate::record::{Counters, Host, Kind, PlanInfo, Record};
+use crate::record::{Counters, Host, Kind, PlanInfo, Record, ServerOrigin};
 use crate::server::{Backend, Place, Reading, ServerError, Servers};
 use crate::strategy::Presence;
 use crate::strategy::contract::{Connect, Endpoint, Stop, Store, Transport};
@@ -64,6 +65,8 @@ pub struct Settings {
     pub baseline: Option<usize>,
     /// What the record keeps of the command line, by long flag name.
     pub plan: PlanInfo,
+    /// Whether CPU time and context switches of both sides are read around every timed round.
+    pub usage: bool,
 }
 
 /// Told how far a run is; shown by whoever wants to.
@@ -174,51 +177,54 @@ impl Bench<'_> {
         live * (rounds + passes * u64::from(self.settings.counted_runs))
     }
 
-    /// The heaviest row, in the terms of the limits, with the highest rate of connects that was measured.
-    fn load(&self, states: &[RowState]) -> Load {
-        let per_op = |row: &&Row| row.strategy.mode.connect == Connect::PerOp;
-        let tcp = |row: &&Row| row.strategy.transport == Transport::Tcp;
-        let heaviest = self
-            .rows
-            .iter()
-            .max_by_key(|row| (per_op(row), tcp(row), row.clients));
-        let place = heaviest.and_then(Row::place);
-        let server = place.and_then(|place| self.servers.get(place));
-        let endpoint = heaviest.and_then(|row| self.endpoints(row).into_iter().next());
-        let load = endpoint.as_ref().map(Load::to).unwrap_or_default();
-        Load {
-            processes: self
-                .rows
-                .iter()
-                .map(|row| u64::from(row.clients))
-                .max()
-                .unwrap_or(1),
-            connect_per_op: self.rows.iter().any(|row| per_op(&row)),
-            connects_per_second: self
-                .rows
-                .iter()
-                .zip(states)
-                .filter(|(row, _)| per_op(row) && tcp(row))
-                .filter_map(|(_, state)| state.median())
-                .map(|rate| rate as u64)
-                .max(),
-            server_pid: server.and_then(Backend::pid),
-            server: limits::Witness {
+    /// The rows in the terms of the limits: a load for each server and way to connect, with the most clients
+    /// that connect so and the highest rate of connections that was measured.
+    fn loads(&self, states: &[RowState]) -> Vec<Load> {
+        let mut loads = Vec::new();
+        for (place, server) in self.servers.iter() {
+            let facts = limits::Witness {
                 kind: match place {
-                    Some(Place::Memcached(_)) => limits::ServerKind::Memcached,
-                    Some(Place::Redis | Place::Cluster | Place::Shards) => limits::ServerKind::Redis,
-                    Some(Place::Twemproxy) | None => limits::ServerKind::Other,
+                    Place::Memcached(_) => limits::ServerKind::Memcached,
+                    Place::Redis | Place::Cluster | Place::Shards => limits::ServerKind::Redis,
+                    Place::Twemproxy => limits::ServerKind::Other,
                 },
-                answered: server.is_some(),
-                named: server
-                    .map(|server| server.info().settings.clone())
-                    .unwrap_or_default(),
-                pid: server.and_then(Backend::pid),
+                answered: true,
+                named: server.info().settings.clone(),
+                pid: server.pid(),
                 ..limits::Witness::default()
             }
-            .facts(&Root::live()),
-            ..load
+            .facts(&Root::live());
+            let ways = Transport::SOCKETS.map(|transport| [false, true].map(|per_op| (transport, per_op)));
+            for (transport, per_op) in ways.into_iter().flatten() {
+                let alike = |row: &Row| {
+                    row.place() == Some(place)
+                        && row.strategy.transport == transport
+                        && (row.strategy.mode.connect == Connect::PerOp) == per_op
+                };
+                let rows = self.rows.iter().zip(states).filter(|(row, _)| alike(row));
+                let Some((clients, endpoint)) = rows
+                    .clone()
+                    .filter_map(|(row, _)| {
+                        Some((u64::from(row.clients), self.endpoints(row).into_iter().next()?))
+                    })
+                    .max_by_key(|(clients, _)| *clients)
+                else {
+                    continue;
+                };
+                let rates = rows
+                    .filter_map(|(_, state)| state.median())
+                    .map(|rate| rate as u64);
+                loads.push(Load {
+                    processes: clients,
+                    connect_per_op: per_op,
+                    connects_per_second: rates.max().filter(|_| per_op && transport == Transport::Tcp),
+                    server_pid: server.pid(),
+                    server: facts.clone(),
+                    ..Load::to(&endpoint)
+                });
+            }
         }
+        loads
     }
 
     fn counters(&mut self, root: &Root) -> BTreeMap<String, u64> {
@@ -330,7 +336,7 @@ impl Bench<'_> {
             more_servers,
             plan: self.settings.plan.clone(),
             strategies,
-            limits: limits::check_bench(&Root::live(), &self.load(states)),
+            limits: limits::check_bench(&Root::live(), &self.loads(states)),
             counters: Counters {
                 before: frame.before.clone(),
                 after: self.counters(&Root::live()),
@@ -360,11 +366,14 @@ fn endpoints(row: &Row, servers: &Servers) -> Vec<Endpoint> {
 
 /// Why a row whose server runs has no way to it; `None` when it has.
 pub fn out_of_reach(row: &Row, servers: &Servers) -> Option<&'static str> {
-    row.place().and_then(|place| servers.get(place))?;
+    let server = row.place().and_then(|place| servers.get(place))?;
     if !endpoints(row, servers).is_empty() {
         return None;
     }
     match row.strategy.transport {
+        Transport::Tcp if server.info().origin == ServerOrigin::Private => Some(
+            "the server is in a network namespace of its own: 127.0.0.1 does not lead there, its UNIX socket does",
+        ),
         Transport::Tcp => Some("the server was named by its UNIX socket only; add -h HOST -p PORT"),
         Transport::Unix => Some("the server was named by its TCP address only; add -s SOCKET"),
         Transport::Local => None,

@@ -7,14 +7,14 @@ use crate::plan::rows::Row;
 use crate::record::latency::LatencyBuilder;
 use crate::record::{
     ClientInfo, Counted, CounterReading, Experiment, Failure, Interval, Round, ServerOrigin, ServerView,
-    Status, StrategyResult, Timed, Witness, stats, witness,
+    Status, StrategyResult, Timed, Usage, Witness, stats, witness,
 };
 use crate::strategy::contract::{Done, Op};
 use crate::strategy::worker::{Ready, RoundOutcome};
 use crate::units::{Grouped, Measured, Nanos, Ops, escape};
 
-use super::counted;
 use super::ledger::{Verification, verify};
+use super::{counted, usage};
 
 /// How much of a client's error text is kept.
 const ERROR_TEXT: usize = 160;
@@ -47,6 +47,8 @@ pub(super) struct RowState {
     late: u64,
     /// What a script that counts for itself read.
     counters: Vec<CounterReading>,
+    /// What both sides spent, when that was asked for.
+    usage: Option<Usage>,
 }
 
 impl RowState {
@@ -72,6 +74,7 @@ impl RowState {
             view: None,
             late: 0,
             counters: Vec::new(),
+            usage: None,
         }
     }
 
@@ -221,6 +224,11 @@ impl RowState {
         served.is_some_and(|served| served.saturating_add(self.late) < self.claimed.0)
     }
 
+    /// Adds what both sides spent in a round.
+    pub(super) fn spend(&mut self, round: Usage) {
+        usage::add(&mut self.usage, round);
+    }
+
     /// Keeps how many commands came after the end of a round.
     pub(super) fn arrived_late(&mut self, commands: u64) {
         self.late += commands;
@@ -270,6 +278,8 @@ impl RowState {
             server_view: view,
             experiment: Experiment {
                 counters: self.counters.clone(),
+                usage: self.usage,
+                served_late: self.late,
                 ..Experiment::default()
             },
             failure: self.failure.clone(),

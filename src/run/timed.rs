@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use crate::engine::{Request, Selection, Window};
 use crate::plan::order::balanced;
-use crate::record::{Failure, ServerView};
+use crate::record::{Failure, ServerView, Usage};
 use crate::server::Health;
 use crate::strategy::worker::{RoundOutcome, WorkerError};
 use crate::units::Measured;
 
 use super::state::{RowState, merged, most_frequent};
-use super::{Bench, Frame, NO_SERVER, WARM_WORKERS, Workers, failure};
+use super::{Bench, Frame, NO_SERVER, WARM_WORKERS, Workers, failure, usage};
 
 /// How long ended workers are given to go away.
 const GOODBYE: Duration = Duration::from_secs(5);
@@ -34,6 +34,8 @@ pub(super) struct Played {
     pub(super) outcome: RoundOutcome,
     /// What was read when operations failed in it.
     pub(super) trouble: Option<Failure>,
+    /// What both sides spent in it, when that was asked for.
+    pub(super) usage: Option<Usage>,
 }
 
 /// Why a round was not run to its end.
@@ -121,7 +123,14 @@ impl Bench<'_> {
             Some(Ok(before)) => Some(before),
             None => None,
         };
+        let asked = self.settings.usage && !counted;
+        let servers = match self.server(i) {
+            Some(server) if asked => server.pids(),
+            _ => Vec::new(),
+        };
+        let spent = asked.then(|| usage::before(workers, &servers));
         let outcome = workers.round(limit, self.interrupt).map_err(Broken::Workers)?;
+        let usage = spent.and_then(|before| usage::since(&before, workers, &servers, &outcome));
         let view = match (self.reading(i), before) {
             (Some(Ok(after)), Some(before)) => after.since(&before),
             (Some(Err(error)), _) => Measured::NotMeasured(error.to_string()),
@@ -135,7 +144,14 @@ impl Bench<'_> {
         });
         match trouble {
             Some(failure) if failure::is_loss(&failure) => Err(Broken::Server(Box::new(failure))),
-            trouble => Ok((Played { outcome, trouble }, view)),
+            trouble => Ok((
+                Played {
+                    outcome,
+                    trouble,
+                    usage,
+                },
+                view,
+            )),
         }
     }
 
@@ -211,6 +227,9 @@ impl Bench<'_> {
         match self.witnessed(i, &mut workers, self.round_limit(length), false) {
             Ok((round, view)) => {
                 state.add_round(&round.outcome, view, kept);
+                if kept && let Some(usage) = round.usage {
+                    state.spend(usage);
+                }
                 self.settle(i, state);
                 if let Some(failure) = round.trouble {
                     state.trouble(failure);

@@ -40,6 +40,12 @@ pub enum ServerError {
     /// No endpoint was given.
     #[error("no server was named; give -h and -p, -s or -u")]
     NoEndpoint,
+    /// A server that shall run in a network namespace of its own, and cannot.
+    #[error("no server in a network namespace of its own: {why}")]
+    NoOwnNetwork {
+        /// Why.
+        why: &'static str,
+    },
     /// A server program was asked for that is not there.
     #[error(transparent)]
     NotFound(#[from] NotFound),

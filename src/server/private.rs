@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ use super::keeper::{Ended, Keeper};
 use super::locate::Found;
 use super::responder::Ready;
 use crate::run::interrupt::Interrupt;
-use crate::strategy::contract::Endpoint;
+use crate::strategy::contract::{Endpoint, Transport};
 use crate::sys::namespace::start_with_open_files;
 use crate::units::escape;
 
@@ -38,6 +38,9 @@ pub struct PrivateOptions {
     pub tcp_backlog: Option<u32>,
     /// Connections at most; the server's default when `None`.
     pub maxclients: Option<u32>,
+    /// Whether it runs in a network namespace of its own, where only its UNIX socket can be reached, by its
+    /// path: what a server in a container is to clients that share a folder with it.
+    pub own_network: bool,
     /// Limit of open files that the server is started with, soft and hard; systally's own when `None`.
     pub nofile: Option<u64>,
     /// Whether it is a node of a Redis Cluster that is yet to be formed.
@@ -132,7 +135,11 @@ pub(super) fn start_program(
             path: folder.path().to_owned(),
             source,
         })?;
-        let mut command = Command::new(&found.path);
+        let mut command = if options.own_network {
+            in_own_network(&found.path)
+        } else {
+            Command::new(&found.path)
+        };
         command
             .arg(&config)
             .current_dir(folder.path())
@@ -141,7 +148,10 @@ pub(super) fn start_program(
             start_with_open_files(&mut command, limit);
         }
         let private = launch(command, folder, &program)?;
-        let endpoints = endpoints(port, socket);
+        let mut endpoints = endpoints(port, socket);
+        if options.own_network {
+            endpoints.retain(|endpoint| endpoint.transport() == Transport::Unix);
+        }
         match first_reply(&private, &program, &endpoints, interrupt) {
             Ok(control) => {
                 return Ok(Fresh {
@@ -154,6 +164,17 @@ pub(super) fn start_program(
             Err(error) => return Err(error),
         }
     }
+}
+
+/// The program in a network namespace of its own; whoever may not make one makes a user namespace as well.
+/// unshare(1) replaces itself by the program, so the process id stays.
+fn in_own_network(program: &Path) -> Command {
+    let mut command = Command::new("unshare");
+    if !nix::unistd::geteuid().is_root() {
+        command.args(["--user", "--map-current-user"]);
+    }
+    command.args(["--net", "--"]).arg(program);
+    command
 }
 
 /// Starts a server's command, with both its streams in a log in its folder.
@@ -173,6 +194,11 @@ pub(super) fn launch(mut command: Command, folder: Folder, program: &str) -> Res
 
 /// Starts the built-in responder in a process of its own.
 pub(super) fn start_responder(options: &PrivateOptions, interrupt: &Interrupt) -> Result<Fresh, ServerError> {
+    if options.own_network {
+        return Err(ServerError::NoOwnNetwork {
+            why: "the built-in server has none; install redis-server",
+        });
+    }
     sweep();
     let (mut command, program) = responder_command(&options.responder)?;
     let folder = Folder::create()?;
@@ -255,7 +281,7 @@ pub(super) fn endpoints(port: u16, socket: String) -> Vec<Endpoint> {
 fn configuration(folder: &Folder, port: u16, options: &PrivateOptions) -> String {
     let mut lines = vec![
         format!("bind {}", Ipv4Addr::LOCALHOST),
-        format!("port {port}"),
+        format!("port {}", if options.own_network { 0 } else { port }),
         "protected-mode yes".to_owned(),
         format!("unixsocket \"{}\"", folder.file("server.sock")),
         "unixsocketperm 700".to_owned(),

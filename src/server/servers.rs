@@ -150,6 +150,15 @@ impl Servers {
         Ok(servers)
     }
 
+    /// No server at a place, for this reason, which is no failure of the rows that need it.
+    pub fn without(place: Place, error: ServerError) -> Servers {
+        let absence = Absence { error, missing: true };
+        Servers {
+            running: BTreeMap::new(),
+            absent: [(place, absence)].into(),
+        }
+    }
+
     /// The servers of a place; `None` when it is absent or was not asked for.
     pub fn get(&self, place: Place) -> Option<&Backend> {
         self.running.get(&place)

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::record::experiment::CounterReading;
+use crate::record::experiment::{CounterReading, Spent};
 use crate::units::Nanos;
 
 /// The protocol number this build speaks.
@@ -90,6 +90,8 @@ pub enum Op {
     Incr,
     /// `PING`.
     Ping,
+    /// The default tests of redis-benchmark, one after the other; no other client runs them.
+    Suite,
 }
 
 impl Op {
@@ -101,6 +103,7 @@ impl Op {
             Op::Setget => "setget",
             Op::Incr => "incr",
             Op::Ping => "ping",
+            Op::Suite => "suite",
         }
     }
 
@@ -114,6 +117,10 @@ impl Op {
             // Some clients send INCRBY with 1, which is the same operation.
             Op::Incr => &["incr", "incrby"],
             Op::Ping => &["ping"],
+            Op::Suite => &[
+                "ping", "set", "get", "incr", "lpush", "rpush", "lpop", "rpop", "sadd", "hset", "spop",
+                "zadd", "zpopmin", "lrange", "mset",
+            ],
         }
     }
 }
@@ -442,6 +449,10 @@ pub struct Done {
     /// What a replayed script that counts for itself read; other workers leave it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counter: Option<CounterReading>,
+    /// What the programs that the worker ran in the round spent, where they and not the worker are the
+    /// client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Spent>,
 }
 
 /// A worker's histogram: 16 buckets per power of two.
@@ -571,6 +582,7 @@ mod tests {
             errors: BTreeMap::new(),
             latency: None,
             counter: None,
+            usage: None,
         });
         let fail = Event::Fail {
             class: "spec".into(),

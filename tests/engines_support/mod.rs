@@ -39,16 +39,24 @@ pub(crate) fn have(program: &str) -> bool {
 
 /// The compiled guest; `None`, with a `SKIP:` line, without a C compiler.
 pub(crate) fn guest() -> Option<PathBuf> {
-    static COMPILED: std::sync::OnceLock<Option<PathBuf>> = std::sync::OnceLock::new();
-    COMPILED.get_or_init(compile).clone()
+    guest_of("kernel")
 }
 
-fn compile() -> Option<PathBuf> {
+/// A guest of another source in `tests/guests`, compiled once per test process.
+pub(crate) fn guest_of(source: &'static str) -> Option<PathBuf> {
+    static COMPILED: std::sync::Mutex<BTreeMap<&str, Option<PathBuf>>> =
+        std::sync::Mutex::new(BTreeMap::new());
+    let mut compiled = COMPILED.lock().unwrap();
+    compiled.entry(source).or_insert_with(|| compile(source)).clone()
+}
+
+fn compile(source: &str) -> Option<PathBuf> {
     if !have("cc") {
         return None;
     }
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guests/kernel.c");
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("kernel-guest-{}", std::process::id()));
+    let program =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{source}-guest-{}", std::process::id()));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/guests/{source}.c"));
     let output = Command::new("cc")
         .args(["-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
         .args([&program, &source])

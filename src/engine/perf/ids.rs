@@ -87,21 +87,24 @@ impl Ids {
     /// # Errors
     /// When neither knows them, with what would help.
     pub(super) fn find(root: &Root, cache: &Path) -> Result<Ids, IdsError> {
+        let mut why = "tracefs is not mounted (mount -t tracefs none /sys/kernel/tracing)";
         for mount in MOUNTS {
             let folder = root.path(mount);
-            if std::fs::read_to_string(event_file(&folder, "read")).is_ok() {
-                return Ok(Ids {
-                    found: Found::Tracefs(folder),
-                });
+            match std::fs::read_to_string(event_file(&folder, "read")) {
+                Ok(_) => {
+                    return Ok(Ids {
+                        found: Found::Tracefs(folder),
+                    });
+                }
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    why = "tracefs is for root only";
+                }
+                Err(_) => {}
             }
         }
         let kernel = kernel(root);
-        let kept = read_cache(cache).map_err(|error| {
-            IdsError::Unknown(format!(
-                "tracefs is for root only, and {}: {error}",
-                cache.display()
-            ))
-        })?;
+        let kept = read_cache(cache)
+            .map_err(|error| IdsError::Unknown(format!("{why}, and {}: {error}", cache.display())))?;
         match kept.kernels.into_iter().find(|(name, _)| *name == kernel) {
             Some((_, numbers)) => Ok(Ids {
                 found: Found::Kept(numbers),
@@ -256,7 +259,8 @@ mod tests {
     fn kept_numbers_are_for_the_kernel_they_were_read_under() {
         let (folder, root) = machine("#1", false);
         let cache = folder.path().join("lib/tracepoints.json");
-        assert!(Ids::find(&root, &cache).is_err());
+        let why = Ids::find(&root, &cache).unwrap_err().to_string();
+        assert!(why.contains("not mounted (mount -t tracefs"), "{why}");
         let mut kept = Cache::default();
         kept.kernels
             .insert(kernel(&root), BTreeMap::from([("read".to_owned(), 5)]));

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
 
 use super::refusal;
@@ -83,6 +84,8 @@ pub(super) struct Search {
     tried: BTreeSet<i32>,
     looks: u32,
     next: Option<Instant>,
+    /// The CPU that this thread was moved to last, and when.
+    here: Option<(usize, Instant)>,
 }
 
 impl Tracing {
@@ -134,6 +137,32 @@ impl Tracing {
             ));
         }
         Ok(())
+    }
+
+    /// Moves this thread, which is ours, to the CPU where a tracee that has just stopped ran last. The
+    /// scheduler often leaves the tracee there too, and then a stop costs a fraction of what it costs from
+    /// CPU to CPU. The tracee itself is not pinned: who would undo that if systally were killed?
+    pub(super) fn go_where_it_runs(&mut self, tid: Pid, now: Instant) {
+        if !self.job.stay_near
+            || self
+                .search
+                .here
+                .is_some_and(|(_, moved)| now < moved + LOOK_EVERY)
+        {
+            return;
+        }
+        let Ok(stat) = self.root.read(&format!("proc/{tid}/stat")) else {
+            return;
+        };
+        let Some(cpu) = last_cpu(&stat) else { return };
+        if self.search.here.is_none_or(|(here, _)| here != cpu) {
+            let mut one = CpuSet::new();
+            // Only speed depends on it.
+            let _ = one
+                .set(cpu)
+                .and_then(|()| sched_setaffinity(Pid::from_raw(0), &one));
+        }
+        self.search.here = Some((cpu, now));
     }
 
     fn attach_process(&mut self, pid: Pid, attached: &mut Attached) -> Result<(), EngineError> {
@@ -334,6 +363,7 @@ impl PtraceAttachment {
                 mask: nix::sys::signal::SigSet::empty(),
                 control: Arc::clone(&control),
                 observer: None,
+                stay_near: request.pin && threads == 1,
             }
         });
         let (workers, parts) =
@@ -411,7 +441,29 @@ impl Attachment for PtraceAttachment {
     }
 }
 
+/// The CPU that a thread ran on last: field 39 of `/proc/PID/stat` (proc(5)).
+fn last_cpu(stat: &str) -> Option<usize> {
+    // The name in parentheses may hold anything, so fields are counted from the last one.
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.split(' ').nth(39 - 3)?.parse().ok()
+}
+
 /// Whether a thread id is one of this process's.
 pub(super) fn is_own_thread(root: &Root, tid: i32) -> bool {
     tid == gettid().as_raw() || root.path(&format!("proc/self/task/{tid}")).exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_cpu_is_read() {
+        let root = Root::live();
+        let stat = root.read("proc/self/stat").unwrap();
+        assert!(last_cpu(&stat).unwrap() < CpuSet::count());
+        let fields: Vec<String> = (3..=52).map(|field| field.to_string()).collect();
+        assert_eq!(last_cpu(&format!("7 (a) b) {}", fields.join(" "))), Some(39));
+        assert_eq!(last_cpu("7 (a) S 1"), None);
+    }
 }

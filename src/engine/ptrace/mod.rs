@@ -26,6 +26,7 @@ mod roles;
 mod session;
 mod state;
 mod tracing;
+mod transfers;
 mod workers;
 
 use std::collections::BTreeSet;
@@ -148,6 +149,7 @@ pub(super) fn launch_observed(
         mask,
         control: Arc::clone(&control),
         observer: observer.clone(),
+        stay_near: false,
     };
     let pins = pins(request, programs.len());
     let mut shares: Vec<Vec<(usize, Program)>> = pins.iter().map(|_| Vec::new()).collect();

@@ -65,6 +65,8 @@ pub(super) struct Job {
     pub(super) control: Arc<Control>,
     /// Who wants to be told of what happens.
     pub(super) observer: Option<Arc<dyn Observer>>,
+    /// Whether the tracer thread goes where its tracees run, because they cannot be kept where it is.
+    pub(super) stay_near: bool,
 }
 
 /// A program that has been executed.
@@ -346,6 +348,7 @@ impl Tracing {
         if self.letting_go.is_some() {
             return self.let_stopped_go(stopped, stop, now);
         }
+        self.go_where_it_runs(stopped.tid(), now);
         let tid = stopped.tid();
         if !self.tracees.contains_key(&tid.as_raw()) {
             // Its parent has not told of it yet, and it cannot be counted before it is known whose it is.

@@ -68,7 +68,7 @@ fn trace_set(selection: &Selection, window: Window) -> Option<String> {
         Selection::Only(calls) => {
             // A number without a name cannot be asked for.
             let mut names = calls.iter().map(name).collect::<Option<BTreeSet<_>>>()?;
-            names.extend(ALWAYS.iter().chain(&MARKERS).copied().filter(|one| needed(&one)));
+            names.extend(ALWAYS.iter().chain(&MARKERS).copied().filter(|one| needed(one)));
             // A name that this strace does not know is no error.
             let names: Vec<String> = names.into_iter().map(|name| format!("?{name}")).collect();
             Some(names.join(","))

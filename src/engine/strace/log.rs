@@ -141,13 +141,11 @@ impl Log {
             }
             Event::Unfinished(name, args) => self.enter(pid, columns.number, name, args, at)?,
             Event::Resumed(_, rest, outcome) => self.leave(pid, rest, outcome, at),
-            Event::Gone(_) => match superseded_by(columns.body) {
-                Some(other) => self.supersede(pid, other),
-                None => {
-                    self.leave(pid, &[], Outcome::default(), at);
-                    self.threads.remove(&pid);
-                }
-            },
+            Event::Gone(_) => {
+                self.leave(pid, &[], Outcome::default(), at);
+                self.threads.remove(&pid);
+            }
+            Event::Superseded(other) => self.supersede(pid, other),
             Event::Mode(_, mode) => {
                 self.abi = abi(mode)?;
                 let abi = self.abi;
@@ -304,13 +302,6 @@ fn word(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let text = text.trim_ascii_start();
     let end = text.iter().position(|byte| *byte == b' ')?;
     Some((&text[..end], &text[end..]))
-}
-
-/// `+++ superseded by execve in pid 27044 +++`
-fn superseded_by(body: &[u8]) -> Option<u32> {
-    let pid = body.strip_prefix(b"+++ superseded by execve in pid ")?;
-    let (pid, _) = word(pid)?;
-    u32::try_from(number::uint(pid)?).ok()
 }
 
 /// `[ Process PID=778 runs in x32 mode. ]`, without ` bit`.

@@ -14,7 +14,7 @@ const DOCS: &[Doc] = &[Doc {
     means: "clock_gettime and gettimeofday are real system calls on this machine; normally the vDSO answers them without \
             entering the kernel, and a trace shows none.",
     measured: "Such calls in a table or log; or a clocksource other than tsc (hpet, acpi_pm, xen on some machines), which \
-               the vDSO cannot read.",
+               the vDSO cannot read; in a counted pass one call in twenty, beside the host's clocksource.",
     wrong_when: "The program asks for a clock that the vDSO never answers (CPU-time clocks), or makes the call itself.",
     todo: "Look at /sys/devices/system/clocksource/clocksource0/current_clocksource; do not compare these two calls between \
            hosts with different clocksources.",

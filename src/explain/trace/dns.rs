@@ -12,7 +12,7 @@ const DOCS: &[Doc] = &[Doc {
     means: "The client resolves a name for its connections: queries to a name server, and reads of resolv.conf, hosts and \
             the like. A client's connect time-out does not cover this.",
     measured: "Sends to port 53 and opens of the resolver's files in the log, beside the connections begun; waits on port \
-               53 that ran into their time-out (5 s by default).",
+               53 that ran into their time-out (5 s by default); in a counted pass sends to port 53, as many as connections.",
     wrong_when: "Other parts of the program resolve names.",
     todo: "Connect to an address, run a local cache, or end the name with a dot so that the search list is not tried; \
            resolve once and keep the connection.",

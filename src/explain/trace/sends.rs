@@ -11,7 +11,7 @@ pub(super) struct ReplyInPieces;
 const PIECES: &[Doc] = &[Doc {
     code: "SENT_IN_PIECES",
     means: "A request leaves in more than one send, for instance header and body apart.",
-    measured: "Sends per operation, or sends before each reply in a log, of 1.5 and more.",
+    measured: "Sends per operation, or sends before each reply in a log, of 1.5 and more; in a counted pass half of all replies preceded by two or more sends.",
     wrong_when: "Requests are larger than what one send takes.",
     todo: "Join the pieces (writev, a buffer that is large enough); without TCP_NODELAY each second piece can wait 40 ms.",
 }];
@@ -89,7 +89,7 @@ fn of_table(table: &Table<'_>) -> Option<Finding> {
 const REPLIES: &[Doc] = &[Doc {
     code: "REPLY_IN_PIECES",
     means: "Large replies are read in small pieces, with a system call (often two) for each.",
-    measured: "Receives that filled their buffer, so that more was waiting; PHP streams read 8192 bytes at a time.",
+    measured: "Receives that filled their buffer, so that more was waiting; PHP streams read 8192 bytes at a time; the same in a counted pass.",
     wrong_when: "The last piece of a reply happens to fill the buffer.",
     todo: "A larger read buffer if the client has one; smaller values, or a client that reads in larger pieces.",
 }];

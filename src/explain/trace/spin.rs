@@ -13,14 +13,14 @@ const DOCS: &[Doc] = &[
         means: "A loop runs at full speed without getting anything: a descriptor is reported ready again and again and has \
                 nothing, or the program asks without waiting.",
         measured: "Three or more reports of one descriptor in a row, each followed by a receive with EAGAIN or by nothing; \
-                   long rows of receives with EAGAIN or of waits with time-out 0.",
+                   long rows of receives with EAGAIN or of waits with time-out 0; in a counted pass twenty waits with time-out 0 in a row for nothing, or ten receives with EAGAIN per reply without a wait.",
         wrong_when: "A program polls for a short time on purpose (busy polling for latency).",
         todo: "After EPOLLERR or POLLHUP read SO_ERROR and close or reconnect; wait for events in place of asking.",
     },
     Doc {
         code: "POLL_STORM",
         means: "Far more waits for descriptors than operations.",
-        measured: "poll, select and epoll calls per operation, ten and more.",
+        measured: "poll, select and epoll calls per operation, ten and more; the same in a counted pass.",
         wrong_when: "One loop serves other work as well.",
         todo: "Find what the loop is woken for: timers, descriptors that stay ready, many callbacks per operation.",
     },

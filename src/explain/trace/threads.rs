@@ -12,7 +12,7 @@ const DOCS: &[Doc] = &[Doc {
     code: "THREAD_HANDOVER",
     means: "Threads hand each operation to one another through futexes: each handover is a sleep, a wake-up and a change \
             of thread.",
-    measured: "futex calls per operation, one and more; without the operations, half of all calls.",
+    measured: "futex calls per operation, one and more; without the operations, half of all calls; the same in a counted pass.",
     wrong_when: "Threads idle in time-outs of their own beside the work.",
     todo: "A client that does its work in the calling thread (a current-thread run-time, a synchronous client), or larger \
            batches per handover; time in futex is waiting and mostly another thread's work.",

@@ -134,10 +134,16 @@ const SPLIT: &[Doc] = &[
         code: "TIME_SPLIT",
         means: "Where the time of the log went: waiting in calls, working in calls, and outside of calls (the program's own \
                 work).",
-        measured: "Time stamps and durations of the log (strace -tt -T).",
-        wrong_when: "strace itself slows every call; short calls are mostly its cost.",
-        todo: "Mostly waiting: look at the server or the network. Mostly outside: profile the program; system calls are not \
-               the cause.",
+        measured: "Time stamps and durations of a log (strace -tt -T). In a bench the untraced rounds: the workers' own time, \
+                   their CPU time from the kernel, and the server's own time in the commands; the rest is waiting, divided \
+                   by what the counted pass waited for. Harness-bound: noop, the workers' loop without a client, takes half \
+                   of the time; server-bound: the server is in commands for 60 % of the time; client-bound: 60 % are the \
+                   client's CPU time.",
+        wrong_when: "In a log or a counted program the tracer slows every call, and short calls are mostly its cost. In a bench \
+                     waiting for a free CPU counts as waiting for the server, and what the server does beside its commands \
+                     (reading, writing) is not in its own time.",
+        todo: "Mostly waiting: look at the server or the network, make fewer round trips. Mostly outside or client-bound: \
+               profile the program; system calls are not the cause.",
     },
     Doc {
         code: "OUTSIDE_SYSCALLS",
@@ -242,7 +248,7 @@ fn is_wait(name: &str) -> bool {
         || is_sleep(name)
         || matches!(
             name,
-            "futex" | "wait4" | "waitid" | "read" | "connect" | "accept" | "accept4" | "pause"
+            "futex" | "wait4" | "waitid" | "connect" | "accept" | "accept4" | "pause"
         )
 }
 

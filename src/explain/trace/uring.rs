@@ -11,7 +11,7 @@ const DOCS: &[Doc] = &[Doc {
     code: "IO_URING",
     means: "The program submits its operations through io_uring: sends and receives happen without a system call of their \
             own, so counts of calls say little about operations.",
-    measured: "io_uring_enter, io_uring_setup or io_uring_register in the table or log.",
+    measured: "io_uring_enter, io_uring_setup or io_uring_register in the table or log; the same in a counted pass, failed calls apart.",
     wrong_when: "Only a small part of the program uses it.",
     todo: "Do not compare its counts with those of other clients; count completions with bpf tracepoints (io_uring:*).",
 }];

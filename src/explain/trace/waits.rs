@@ -14,7 +14,7 @@ const TIMEOUTS: &[Doc] = &[Doc {
     means: "A wait lasted as long as a well-known time-out, so it ended by the clock and not by an event.",
     measured: "The longest waits of the log: 60 s (PHP's default_socket_timeout), 5 s (a name server's query), 1, 3 or 7 s \
                in connect (SYN retries), 0.2 s (retransmission), 0.04 s (delayed ACK); and waits that returned at their \
-               own time-out.",
+               own time-out; in a counted pass calls of those lengths that ended by their time-out.",
     wrong_when: "The other side happens to answer after that time.",
     todo: "Find whose time-out it is and what should have come before it.",
 }];
@@ -180,7 +180,7 @@ const SLEEPS: &[Doc] = &[
         code: "SLEEP_LOOP",
         means: "The program sleeps many times for the same length: it looks for something in intervals in place of waiting \
                 for it.",
-        measured: "Sleeps of one length, at least twenty, and as many as half the operations.",
+        measured: "Sleeps of one length, at least twenty, and as many as half the operations; the same in a counted pass.",
         wrong_when: "The run-time sleeps for its own purposes (Go's sysmon).",
         todo: "Wait with a time-out for the event itself.",
     },

@@ -63,6 +63,8 @@ pub struct Block {
     pub warmup: u32,
     /// How long a replayed script sleeps before it reads its counter.
     pub pause: Option<Duration>,
+    /// Whether CPU time and context switches are read.
+    pub usage: bool,
     /// The private server.
     pub server: ServerSetup,
 }
@@ -131,6 +133,7 @@ fn block(part: &Part, scale: Scale, axes: (&Variant, PayloadKind, u32, u32)) -> 
         runs: part.runs,
         warmup: part.warmup,
         pause: part.pause.map(|pause| scale.pause(pause)),
+        usage: part.usage,
         server: part.server,
     }
 }

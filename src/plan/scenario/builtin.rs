@@ -21,7 +21,12 @@ macro_rules! scenarios {
 }
 
 /// All of them, in the order in which they are listed.
-pub const BUILT_IN: &[BuiltIn] = scenarios!["forked-connections", "sharded-set"];
+pub const BUILT_IN: &[BuiltIn] = scenarios![
+    "forked-connections",
+    "php-cache-clients",
+    "sharded-set",
+    "socket-vs-tcp"
+];
 
 #[cfg(test)]
 mod tests {

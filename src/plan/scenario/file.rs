@@ -93,6 +93,8 @@ struct WirePart {
     runs: Option<Spanned<u32>>,
     warmup: Option<Spanned<u32>>,
     pause: Option<Spanned<String>>,
+    #[serde(default)]
+    usage: bool,
     server: Option<WireServer>,
 }
 
@@ -344,6 +346,7 @@ fn part(source: &Source<'_>, part: WirePart) -> Result<Part, FileError> {
         runs,
         warmup,
         pause: source.span("pause", part.pause.as_ref())?,
+        usage: part.usage,
         server: server(source, part.server)?,
     })
 }

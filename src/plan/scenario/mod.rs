@@ -104,6 +104,8 @@ pub struct Part {
     pub warmup: u32,
     /// How long a replayed script sleeps before it reads its counter.
     pub pause: Option<Duration>,
+    /// Whether CPU time and context switches of both sides are read.
+    pub usage: bool,
     /// The private server.
     pub server: ServerSetup,
 }

@@ -2,6 +2,7 @@
 //! article it repeats had printed.
 
 mod shards;
+mod usage;
 
 use std::collections::BTreeSet;
 
@@ -141,6 +142,7 @@ fn published(
 /// The tables beside the one of all rows.
 pub(super) fn tables(rows: &[StrategyResult]) -> Vec<Table> {
     let mut tables = shards::tables(rows);
+    tables.extend(usage::table(rows));
     tables.extend(calls(rows));
     tables
 }

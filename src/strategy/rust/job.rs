@@ -81,6 +81,9 @@ impl Job {
                 spec.connect.name()
             )));
         }
+        if spec.op == Op::Suite {
+            return Err(Fail::spec("op suite: only redis-benchmark runs its own tests"));
+        }
         if spec.payload.kind != PayloadKind::String || spec.payload.serializer != Serializer::None {
             return Err(Fail::spec(
                 "this client stores strings only: it has no serializer",
@@ -119,7 +122,8 @@ impl Job {
             Op::Setget if i.is_multiple_of(2) => Command::Set,
             Op::Setget => Command::Get,
             Op::Incr => Command::Incr,
-            Op::Ping => Command::Ping,
+            // A specification with the suite is refused.
+            Op::Ping | Op::Suite => Command::Ping,
         }
     }
 

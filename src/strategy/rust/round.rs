@@ -143,6 +143,7 @@ impl Round {
             errors: self.failures.by_kind(redact),
             latency,
             counter: None,
+            usage: None,
         }
     }
 }

@@ -114,6 +114,11 @@ impl Workers {
         Ok(workers)
     }
 
+    /// The process ids of all workers.
+    pub fn pids(&self) -> Vec<i32> {
+        self.channels.iter().map(|channel| channel.pid).collect()
+    }
+
     /// The process id of a worker, by its number.
     pub fn pid(&self, worker: usize) -> Option<i32> {
         self.channels.get(worker).map(|channel| channel.pid)

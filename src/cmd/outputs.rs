@@ -1,0 +1,149 @@
+//! Where the results of a bench go: the lines above a table, the progress, and the files.
+
+use std::io::{self, IsTerminal};
+use std::path::Path;
+
+use anyhow::Context;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::cli::{BenchArgs, OutputArgs};
+use crate::record::{Record, wire};
+use crate::render::{self, Format, View};
+use crate::run::Progress;
+
+use super::{Code, CommandError, WithCode, print, terminal, warn};
+
+/// The form of what is printed.
+pub(super) fn form(output: &OutputArgs) -> Format {
+    if output.output.as_deref() == Some(Path::new("-")) {
+        Format::Json
+    } else if output.csv {
+        Format::Csv
+    } else {
+        output.format
+    }
+}
+
+/// A path that is not standard output.
+pub(super) fn file(path: Option<&Path>) -> Option<&Path> {
+    path.filter(|path| *path != Path::new("-"))
+}
+
+/// Makes sure that results can be written where they shall go, before minutes are spent on them.
+pub(super) fn places(output: &OutputArgs) -> Result<(), CommandError> {
+    let all = [
+        &output.output,
+        &output.export_markdown,
+        &output.export_csv,
+        &output.export_json,
+        &output.export_svg,
+    ];
+    all.into_iter()
+        .filter_map(|path| file(path.as_deref()))
+        .try_for_each(wire::check)
+        .code(Code::Usage)
+}
+
+/// Where the lines above the table go: standard output with a table, standard error with a form that
+/// programs read.
+pub(super) struct Header {
+    pub(super) format: Format,
+    pub(super) quiet: bool,
+}
+
+impl Header {
+    /// Words, which may be folded; the addresses and flags of other lines are to be copied whole.
+    pub(super) fn prose(&self, text: &str) -> io::Result<()> {
+        self.line(render::fold(text, &terminal::view()).trim_end())
+    }
+
+    pub(super) fn line(&self, text: &str) -> io::Result<()> {
+        if self.quiet {
+            return Ok(());
+        }
+        match self.format {
+            Format::Table => print(&format!("{text}\n")),
+            Format::Markdown | Format::Csv | Format::Json => {
+                warn(text);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A progress bar on standard error when that is a terminal.
+pub(super) struct Bar(ProgressBar);
+
+impl Bar {
+    pub(super) fn new(quiet: bool) -> Bar {
+        let target = if quiet || !io::stderr().is_terminal() {
+            ProgressDrawTarget::hidden()
+        } else {
+            ProgressDrawTarget::stderr()
+        };
+        Bar(ProgressBar::with_draw_target(None, target))
+    }
+}
+
+impl Progress for Bar {
+    fn begin(&self, steps: u64) {
+        self.0.set_length(steps);
+        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} eta {eta} {wide_msg}") {
+            self.0.set_style(style);
+        }
+    }
+
+    fn step(&self, what: &str) {
+        self.0.set_message(what.to_owned());
+        self.0.inc(1);
+    }
+
+    fn end(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
+pub(super) fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -> Result<(), CommandError> {
+    let view = View {
+        all_syscalls: args.output.all,
+        peers: args.output.peers,
+        header: false,
+        ..terminal::view()
+    };
+    print(&render::render(record, format, &view)?)?;
+    for (path, format) in [
+        (&args.output.export_markdown, Format::Markdown),
+        (&args.output.export_csv, Format::Csv),
+        (&args.output.export_json, Format::Json),
+    ] {
+        let Some(path) = path else { continue };
+        let text = render::render(
+            record,
+            format,
+            &View {
+                all_syscalls: args.output.all,
+                peers: args.output.peers,
+                ..View::default()
+            },
+        )?;
+        write(path, &text)?;
+    }
+    if let Some(path) = &args.output.export_svg {
+        match render::plot::svg(record) {
+            Some(picture) => write(path, &picture)?,
+            None => warn("systally: --export-svg: nothing was timed, so there is nothing to draw"),
+        }
+    }
+    Ok(())
+}
+
+/// Writes a file, or standard output for `-`.
+fn write(path: &Path, text: &str) -> Result<(), CommandError> {
+    if path == Path::new("-") {
+        print(text)?;
+    } else {
+        std::fs::write(path, text)
+            .with_context(|| format!("cannot write {}: choose another place", path.display()))?;
+    }
+    Ok(())
+}
