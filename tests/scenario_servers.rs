@@ -86,7 +86,7 @@ fn a_socket_leads_into_another_network_and_tcp_does_not() {
     let suite: Vec<_> = record
         .strategies
         .iter()
-        .filter(|row| row.name.starts_with("redis-benchmark-suite/"))
+        .filter(|row| row.name.starts_with("redis-benchmark/"))
         .map(|row| {
             let network = row.experiment.settings.get("network").map_or("", String::as_str);
             (row.axes.transport.as_str(), network, row)

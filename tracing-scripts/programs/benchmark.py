@@ -4,15 +4,17 @@ such a client twice, with N and with 2 N operations, and subtracts.
 
 Usage: benchmark.py PROGRAM, or benchmark.py PROGRAM --version for `systally list`.
 
-Options:
-  clients  connections of the program (its -c); 1 when left out. redis-cli has one always.
-
-redis-benchmark works on one key, the first of the run's: with -r it would make names of its own,
-which systally could not take away again.
+`forks` of the spec is the number of redis-benchmark's connections (-c); redis-cli has one always.
+A single operation works on one key, the first of the run's, and its time is the one that
+redis-benchmark tells. The operation "suite" is redis-benchmark's own default: its tests one after
+the other, spread evenly over the requests, with keys of its own names (key:__rand_int__, mylist …),
+which stay on the server; its time is that of the program from start to end, as `time` gives it.
 """
 
 import csv
+import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -21,7 +23,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
 
-from systally import NEVER, Failure, serve_rounds  # noqa: E402
+from systally import NEVER, Failure, Spec, serve_rounds, spec_text  # noqa: E402
 
 # Operations of the run that tells how many fit into a round of so many seconds.
 TRIAL = 2000
@@ -29,9 +31,30 @@ TRIAL = 2000
 MOST = 5_000_000
 
 
+# The default tests of redis-benchmark 7. LRANGE needs a list first, which its output has as one more.
+SUITE = 20
+
+
+def read():
+    """The spec, whose forks and operation "suite" the other workers do not know."""
+    try:
+        raw = json.loads(spec_text())
+    except ValueError:
+        raise Failure("spec", "the spec is not a JSON object") from None
+    connections = raw.pop("forks", 0) if isinstance(raw, dict) else 0
+    suite = isinstance(raw, dict) and raw.get("op") == "suite"
+    if suite:
+        raw["op"] = "set"
+    spec = Spec(raw)
+    if isinstance(connections, bool) or not isinstance(connections, int) or connections < 0:
+        raise Failure("spec", "forks must be a whole number from 0 on")
+    spec.connections, spec.suite = max(1, connections), suite
+    return spec
+
+
 class Program:
     def __init__(self, spec, name):
-        spec.allow(("clients",), ops=self.ops, connects=("once", "per_op"))
+        spec.allow(ops=self.ops, connects=("once", "per_op"))
         if spec.payload_kind != "string" or spec.serializer != "none":
             raise Failure("spec", f"{name} stores strings only")
         self.spec = spec
@@ -39,9 +62,7 @@ class Program:
         self.server = spec.one_server()
         if self.server.password is not None:
             raise Failure("config", f"{name} would show the password in its arguments; use a server without one")
-        self.clients = spec.options.get("clients", 1)
-        if isinstance(self.clients, bool) or not isinstance(self.clients, int) or self.clients < 1:
-            raise Failure("spec", "the option clients must be a whole number from 1 on")
+        self.clients = spec.connections
         self.rate = 0.0
 
     def versions(self):
@@ -69,7 +90,17 @@ class Program:
         pass
 
     def round(self):
-        return self.run(self.wanted())
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        line = self.run(self.wanted())
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        # Of the program, not of this script.
+        line["usage"] = {
+            "user_ns": int((after.ru_utime - before.ru_utime) * 1e9),
+            "system_ns": int((after.ru_stime - before.ru_stime) * 1e9),
+            "voluntary": after.ru_nvcsw - before.ru_nvcsw,
+            "involuntary": after.ru_nivcsw - before.ru_nivcsw,
+        }
+        return line
 
     def execute(self, arguments, stdin=subprocess.DEVNULL):
         """What it wrote to standard output; raises OSError with its words when it failed."""
@@ -85,9 +116,9 @@ class Program:
 class Benchmark(Program):
     """redis-benchmark and valkey-benchmark."""
 
-    ops = ("get", "set", "incr", "ping")
+    ops = ("get", "set", "setget", "incr", "ping")
 
-    def command(self):
+    def command(self, op):
         spec = self.spec
         key = spec.keys()[0]
         return {
@@ -95,7 +126,7 @@ class Benchmark(Program):
             "set": ["SET", key, "x" * spec.payload_bytes],
             "incr": ["INCR", f"n:{key}"],
             "ping": ["PING"],
-        }[spec.op]
+        }[op]
 
     def prepare(self, ops):
         if self.spec.op == "get":
@@ -103,33 +134,69 @@ class Benchmark(Program):
             self.execute(["-c", "1", "-n", "1", "--csv", "SET", key, "x" * self.spec.payload_bytes])
 
     def run(self, ops):
-        """It sends whole pipelines only, so the rest of the operations is a run of its own."""
-        batch = min(self.spec.batch, ops)
-        rest = ops % batch if batch else 0
+        if self.spec.suite:
+            return self.suite(ops)
+        # One test at a time: SET first, and then GET of what it has set.
+        halves = {"setget": (("set", (ops + 1) // 2), ("get", ops // 2))}
         done, elapsed, errors = 0, 0, {}
-        for count, depth in ((ops - rest, batch), (rest, rest)):
-            if count == 0:
-                continue
-            try:
-                elapsed += self.once(count, depth)
-                done += count
-            except (OSError, ValueError) as error:
-                errors[f"{self.name}:{error}"[:120]] = count
+        for op, share in halves.get(self.spec.op, ((self.spec.op, ops),)):
+            # It sends whole pipelines only, so what is left of the operations is a run of its own.
+            batch = max(1, min(self.spec.batch, share))
+            rest = share % batch
+            for count, depth in ((share - rest, batch), (rest, rest)):
+                if count == 0:
+                    continue
+                try:
+                    elapsed += self.once(count, depth, op)
+                    done += count
+                except (OSError, ValueError) as error:
+                    key = f"{self.name}:{error}"[:120]
+                    errors[key] = errors.get(key, 0) + count
         return dict(event="done", ops=done, asked=ops, elapsed_ns=elapsed, errors=errors, latency=None)
 
-    def once(self, ops, depth):
+    def once(self, ops, depth, op):
+        rates = self.rates(ops, depth, self.command(op))
+        if not rates:
+            raise ValueError("it told no rate")
+        return int(ops / rates[0] * 1e9)
+
+    def rates(self, ops, depth, test):
+        """Requests a second of each test that it ran."""
         keep = "0" if self.spec.connect == "per_op" else "1"
         options = ["-c", str(min(self.clients, ops)), "-n", str(ops), "-P", str(depth), "-k", keep, "--csv"]
-        for row in csv.reader(self.execute([*options, *self.command()]).splitlines()):
-            if len(row) > 1 and row[0] != "test":
-                return int(ops / float(row[1]) * 1e9)
-        raise ValueError("it told no rate")
+        rows = csv.reader(self.execute([*options, *test]).splitlines())
+        return [float(row[1]) for row in rows if len(row) > 1 and row[0] != "test"]
+
+    def suite(self, ops):
+        """All default tests, and PING for what they leave of the requests."""
+        start = time.perf_counter_ns()
+        done, errors = 0, {}
+        size = ["-d", str(self.spec.payload_bytes)]
+        for each, test, number in ((ops // SUITE, size, SUITE), (ops % SUITE, ["PING"], 1)):
+            if each == 0:
+                continue
+            ran, trouble = 0, None
+            try:
+                ran = min(number, len(self.rates(each, self.spec.batch, test)))
+            except (OSError, ValueError) as error:
+                trouble = error
+            done += each * ran
+            if ran != number:
+                key = f"{self.name}:{trouble or f'it ran {ran} tests, not {number}'}"[:120]
+                errors[key] = errors.get(key, 0) + each * (number - ran)
+        elapsed = time.perf_counter_ns() - start
+        return dict(event="done", ops=done, asked=ops, elapsed_ns=elapsed, errors=errors, latency=None)
 
 
 class Pipe(Program):
     """redis-cli --pipe."""
 
     ops = ("get", "set", "setget", "incr", "ping")
+
+    def __init__(self, spec, name):
+        super().__init__(spec, name)
+        if spec.suite:
+            raise Failure("spec", "op suite: that is redis-benchmark's")
 
     def prepare(self, ops):
         """Writes the commands of a round to a file without a name."""
@@ -183,4 +250,4 @@ if __name__ == "__main__":
             sys.exit(f"{program} is not in PATH")
         print(version(program))
     else:
-        serve_rounds(lambda spec: kind(spec, program))
+        serve_rounds(lambda spec: kind(spec, program), read)

@@ -88,9 +88,8 @@ class Spec:
     @staticmethod
     def read():
         """From the environment variable SYSTALLY_SPEC, else from the first line of stdin."""
-        text = os.environ.get("SYSTALLY_SPEC") or _lines.next() or ""
         try:
-            return Spec(json.loads(text))
+            return Spec(json.loads(spec_text()))
         except ValueError:
             raise Failure("spec", "the spec is not a JSON object") from None
 
@@ -304,6 +303,11 @@ def say(**line):
     os.write(1, (json.dumps(line, separators=(",", ":")) + "\n").encode())
 
 
+def spec_text():
+    """What the worker is told, as text."""
+    return os.environ.get("SYSTALLY_SPEC") or _lines.next() or ""
+
+
 def main(make):
     """The life of a worker. make(spec) returns a client with versions(), set_up() and
     step(first, count), which returns the number of operations done; both of the last may
@@ -322,12 +326,12 @@ def main(make):
         _fail("config", error_key(error), spec)
 
 
-def serve_rounds(make):
+def serve_rounds(make, read=Spec.read):
     """The life of a worker that runs each round as a whole: make(spec) returns an object with
     versions(), set_up(), and round(), which returns the fields of a done line."""
     spec = None
     try:
-        spec = Spec.read()
+        spec = read()
         client = make(spec)
         client.set_up()
         _say_ready(client)

@@ -47,7 +47,6 @@ const BUILT_IN: &[(&str, &str)] = built_in![
     "php/tmpfile.php",
     "programs/benchmark.py",
     "python/pymemcache_worker.py",
-    "python/redis_benchmark.py",
     "python/redis_worker.py",
     "python/requirements.txt",
     "python/run",
