@@ -112,33 +112,57 @@ fn a_unix_queue_that_a_client_waits_for() {
     });
 }
 
-/// With tcp_abort_on_overflow=1 a SYN that finds the queue full is dropped all the same: a reset is not to
-/// be blamed.
+/// A SYN that finds the queue full is dropped: clients stall and no error tells of it.
 #[test]
-fn a_tcp_queue_that_drops_whatever_the_policy() {
-    in_own_network(
-        &[("core/somaxconn", "2"), ("ipv4/tcp_abort_on_overflow", "1")],
-        || {
-            let Some(redis) = Redis::start(&[], &[]) else {
-                return;
-            };
-            let (_, record) = proving("redis-rs/connect/tcp", 24, 240)
-                .args(redis.flags())
-                .record();
-            let dropped = finding(&record, "TCP_ACCEPTQ_SYNDROP");
-            assert!(evidence(dropped, "listen_overflows") >= 1.0);
-            assert!(evidence(dropped, "drops_of_this_listener") >= 1.0);
-            assert!(
-                !codes(&record).contains(&"TCP_ACCEPTQ_RST"),
-                "{:?}",
-                codes(&record)
-            );
-            assert!(!codes(&record).contains(&"PACKET_LOSS"), "{:?}", codes(&record));
-            let proof = proven(&record, "TCP_ACCEPTQ_SYNDROP");
-            let a = proof.runs.iter().find(|run| run.arm == ProofArm::A).unwrap();
-            assert!(a.counters["TcpExt.ListenOverflows"] > 0, "{proof:#?}");
-        },
-    );
+fn a_tcp_queue_that_drops() {
+    in_own_network(&[("core/somaxconn", "2")], || {
+        let Some(redis) = Redis::start(&[], &[]) else {
+            return;
+        };
+        let (_, record) = proving("redis-rs/connect/tcp", 24, 240)
+            .args(redis.flags())
+            .record();
+        let dropped = finding(&record, "TCP_ACCEPTQ_SYNDROP");
+        assert!(evidence(dropped, "listen_overflows") >= 1.0);
+        assert!(evidence(dropped, "drops_of_this_listener") >= 1.0);
+        for code in ["TCP_ACCEPTQ_RST", "PACKET_LOSS", "CONNTRACK_FULL"] {
+            assert!(!codes(&record).contains(&code), "{:?}", codes(&record));
+        }
+        let proof = proven(&record, "TCP_ACCEPTQ_SYNDROP");
+        let a = proof.runs.iter().find(|run| run.arm == ProofArm::A).unwrap();
+        assert!(a.counters["TcpExt.ListenOverflows"] > 0, "{proof:#?}");
+    });
+}
+
+/// With tcp_abort_on_overflow=1 only a handshake whose last packet finds the queue full is reset, which a
+/// burst over loopback may or may not bring about. What was not reset is not to be blamed on it.
+#[test]
+fn a_tcp_queue_that_may_reset() {
+    let policy = ("ipv4/tcp_abort_on_overflow", "1");
+    in_own_network(&[("core/somaxconn", "1"), policy], || {
+        let Some(redis) = Redis::start(&[], &[]) else {
+            return;
+        };
+        let run = Run::bench(["redis-rs/connect/tcp", "-c", "24", "-n", "96", "-t", "incr"]);
+        let run = run.args([
+            "--engine",
+            "none",
+            "--runs",
+            "1",
+            "--warmup",
+            "0",
+            "--timeout",
+            "60s",
+        ]);
+        let (ended, record) = run.args(redis.flags()).record();
+        assert_eq!(record.counters.after["net.ipv4.tcp_abort_on_overflow"], 1);
+        let reset = record.counters.grew("TcpExt.EmbryonicRsts").unwrap() > 0;
+        if codes(&record).contains(&"TCP_ACCEPTQ_RST") {
+            assert!(reset, "{}", ended.all());
+            assert!(evidence(finding(&record, "TCP_ACCEPTQ_RST"), "listen_overflows") >= 1.0);
+        }
+        assert!(!codes(&record).contains(&"UNEXPLAINED"), "{}", ended.all());
+    });
 }
 
 #[test]
@@ -358,8 +382,8 @@ fn a_group_with_few_processes() {
 }
 
 #[test]
-fn a_server_with_a_fiftieth_of_a_cpu() {
-    let quota = [("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "2000")];
+fn a_server_with_a_hundredth_of_a_cpu() {
+    let quota = [("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "1000")];
     let Some(group) = Group::make("cpu", &quota) else {
         return;
     };

@@ -269,8 +269,9 @@ fn a_server_that_is_neither_is_unknown_and_ends_in_time() {
 fn a_server_that_denies_what_is_asked_is_unknown() {
     let folder = tempfile::tempdir().unwrap();
     for (rights, told) in [("-config", "ok"), ("-config -info", "unknown")] {
-        let user = format!("default on nopass ~* &* +@all {rights}");
-        let Some((_server, port)) = redis(folder.path(), &["--user", &user]) else {
+        let user = ["--user", "default", "on", "nopass", "~*", "&*", "+@all"];
+        let denied: Vec<&str> = rights.split(' ').collect();
+        let Some((_server, port)) = redis(folder.path(), &[&user[..], &denied].concat()) else {
             return;
         };
         let output = preflight(&[

@@ -1,7 +1,7 @@
 //! RETRY_DUPLICATES: requests that the client had given up were executed all the same.
 
 use super::finding::{Doc, Finding, Rule, Severity};
-use super::row::Row;
+use super::row::{Mode, Row};
 use super::symptom::Symptom;
 use crate::record::Record;
 use crate::strategy::contract::Op;
@@ -30,7 +30,11 @@ impl Rule for RetryDuplicates {
 fn check(row: &Row<'_>) -> Option<Finding> {
     let op = <Op as clap::ValueEnum>::from_str(&row.result.axes.op, true).ok()?;
     let symptoms = row.symptoms();
-    let late = [Symptom::ReadError, Symptom::TimedOut, Symptom::TryAgain];
+    // EAGAIN of a client that connects each time is a full queue, where nothing was sent at all.
+    let late: &[Symptom] = match row.mode() {
+        Mode::Kept => &[Symptom::ReadError, Symptom::TimedOut, Symptom::TryAgain],
+        Mode::Connect | Mode::Unknown => &[Symptom::ReadError, Symptom::TimedOut],
+    };
     let given_up = total(
         late.iter()
             .filter_map(|symptom| Some(symptoms.get(symptom)?.count)),
@@ -61,4 +65,22 @@ fn check(row: &Row<'_>) -> Option<Finding> {
             ))
             .try_next("operations that may be repeated; a time-out longer than the server's pauses"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::explain::testing::{codes, empty, round, row, set_rounds};
+
+    #[test]
+    fn a_queue_that_was_full_took_nothing_in() {
+        let mut record = empty();
+        let mut strategy = row("phpredis/connect/unix");
+        let mut lossy = round(2305, 4800, 2306);
+        lossy
+            .errors
+            .insert("RedisException:Resource temporarily unavailable".to_owned(), 2494);
+        set_rounds(&mut strategy, vec![lossy], 7500.0);
+        record.strategies.push(strategy);
+        assert!(!codes(&record).contains(&"RETRY_DUPLICATES".to_owned()));
+    }
 }
