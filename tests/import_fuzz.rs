@@ -1,5 +1,6 @@
 //! A bounded run of what `fuzz/` does for longer: every importer gets the seed corpus, changed at random with
 //! a fixed seed, through the whole way of a user's file (`fuzz/fuzz_targets/whole_way.rs`).
+//! `SYSTALLY_FUZZ_SECONDS` makes it longer, `SYSTALLY_FUZZ_SEED` another one.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
@@ -184,8 +185,9 @@ fn every_seed_goes_through_every_importer() {
 #[test]
 fn changed_seeds_go_through_every_importer() {
     let seeds = seeds();
-    let mut random = Random(0x5eed_0001);
-    let end = Instant::now() + Duration::from_secs(10);
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let mut random = Random(number("SYSTALLY_FUZZ_SEED").unwrap_or(0x5eed_0001).max(1));
+    let end = Instant::now() + Duration::from_secs(number("SYSTALLY_FUZZ_SECONDS").unwrap_or(10));
     let mut runs = 0;
     while Instant::now() < end {
         let mut bytes = seeds[random.below(seeds.len())].clone();

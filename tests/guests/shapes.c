@@ -199,7 +199,7 @@ int main(int argc, char **argv) {
             struct pollfd ready = {.fd = fd, .events = POLLIN};
             ask();
             all(fd, 8, 8);
-            CHECK(poll(&ready, 1, 150) == 0);
+            CHECK(poll(&ready, 1, 300) == 0);
         } else {
             CHECK(!"a mode");
         }
