@@ -287,13 +287,13 @@ pub struct LoadArgs {
     #[arg(long, value_name = "PREFIX", default_value = "st:")]
     pub key_prefix: String,
 
-    /// Operations to run
+    /// Operations to run [default: setget, and the first that a mode offers where it does not offer that]
     #[arg(
         short = 't',
         long,
         value_enum,
         value_delimiter = ',',
-        default_value = "setget"
+        hide_default_value = true
     )]
     pub tests: Vec<Op>,
 

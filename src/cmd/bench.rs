@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow};
 
 use crate::cli::{BenchArgs, LoadArgs};
 use crate::engine::{self, EngineKind};
-use crate::plan::rows::{Common, Matrix, Row, rows};
+use crate::plan::rows::{Common, DEFAULT_OP, Matrix, Row, rows};
 use crate::record::{PlanInfo, Record, Status, wire};
 use crate::run::interrupt::Interrupt;
 use crate::run::prove::arm::Groups;
@@ -327,21 +327,18 @@ fn plan_info(args: &BenchArgs, runs: u32, warmup: u32, length: RoundLength) -> P
         ("warmup".to_owned(), warmup.to_string()),
         ("clients".to_owned(), list(&args.load.clients)),
         ("data-size".to_owned(), list(&args.load.data_size)),
-        (
-            "tests".to_owned(),
-            args.load
-                .tests
-                .iter()
-                .map(|op| op.name())
-                .collect::<Vec<_>>()
-                .join(","),
-        ),
         ("seed".to_owned(), args.load.seed.to_string()),
         (
             "keyspace".to_owned(),
             args.load.keyspace.unwrap_or(DEFAULT_KEYS).to_string(),
         ),
     ]);
+    let tests = match args.load.tests.as_slice() {
+        [] => &[DEFAULT_OP],
+        asked => asked,
+    };
+    let tests: Vec<&str> = tests.iter().map(|op| op.name()).collect();
+    plan.insert("tests".to_owned(), tests.join(","));
     match length {
         RoundLength::Ops(total) => plan.insert("requests".to_owned(), total.to_string()),
         RoundLength::Span(span) => plan.insert("duration".to_owned(), format!("{}ms", span.as_millis())),

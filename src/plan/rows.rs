@@ -8,6 +8,9 @@ use crate::strategy::{Strategy, Work};
 /// Operations per batch in pipeline modes when nobody says otherwise.
 pub const DEFAULT_PIPELINE: u32 = 16;
 
+/// The operation when nobody says otherwise.
+pub const DEFAULT_OP: Op = Op::Setget;
+
 /// Operations that a worker makes before `ready`, so that lazy connects, autoloading and arenas are
 /// behind it when the window opens.
 const WARMUP_OPS: u32 = 20;
@@ -18,7 +21,8 @@ const MAX_ERRORS: u64 = 10_000;
 /// The axes of a matrix, each with one value or more.
 #[derive(Debug, Clone)]
 pub struct Matrix {
-    /// Operations.
+    /// Operations that were asked for; empty for `setget`, or the first that a mode offers where it does not
+    /// offer that.
     pub ops: Vec<Op>,
     /// Depths that were asked for; empty for the default of each mode.
     pub pipeline: Vec<u32>,
@@ -123,7 +127,13 @@ pub fn rows(strategies: &[Strategy], matrix: &Matrix) -> Vec<Row> {
             Store::Cluster => &[CLUSTER_NODES],
             Store::Redis | Store::Memcached | Store::None => &[1],
         };
-        for op in &matrix.ops {
+        let offered = |op: &Op| strategy.mode.ops.is_empty() || strategy.mode.ops.contains(op);
+        let ops = match (matrix.ops.as_slice(), strategy.mode.ops.first()) {
+            ([], Some(first)) if !offered(&DEFAULT_OP) => std::slice::from_ref(first),
+            ([], _) => &[DEFAULT_OP],
+            (asked, _) => asked,
+        };
+        for op in ops {
             for batch in batches {
                 for payload_bytes in &matrix.payload_bytes {
                     for clients in &matrix.clients {

@@ -180,7 +180,7 @@ impl Page<'_> {
                 out.add_row(rule());
             }
             let silent = |(i, _): &(usize, usize)| *i == table.key() || row.get(*i) == Some(&Cell::Nothing);
-            if errors_only && piece.columns.iter().all(silent) {
+            if errors_only && piece.columns.len() > 1 && piece.columns.iter().all(silent) {
                 continue;
             }
             out.add_row(piece.columns.iter().map(|(i, width)| {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use super::contract::{Connect, Store, Transport};
+use super::contract::{Connect, Op, Store, Transport};
 
 /// One client library or program that systally can drive.
 pub trait Client: Send + Sync {
@@ -49,6 +49,9 @@ pub struct Mode {
     /// Whether it takes the pipeline depth when the user gives one, although it is no pipeline mode: the
     /// floor does, so that it can stand beside a pipeline of the same depth.
     pub depth_when_asked: bool,
+    /// The operations it offers where these are not all of the client's, the one that stands for the default
+    /// first; empty for all.
+    pub ops: Vec<Op>,
     /// Whether it runs when the user names no strategy.
     pub default: bool,
     /// Whether one worker forks all clients itself, as a published script did, instead of systally
@@ -73,6 +76,7 @@ impl Default for Mode {
             transports: Vec::new(),
             pipeline: false,
             depth_when_asked: false,
+            ops: Vec::new(),
             default: false,
             demonstration: false,
             forks: false,

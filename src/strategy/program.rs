@@ -38,6 +38,7 @@ impl Client for ProgramClient {
             depth_when_asked: true,
             forks: false,
             default: true,
+            ops: Vec::new(),
             demonstration: false,
             options: BTreeMap::new(),
             description: "as its worker does it".to_owned(),

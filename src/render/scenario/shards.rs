@@ -19,17 +19,25 @@ fn line(row: &StrategyResult) -> Line {
 
 /// Throughput by servers and clients, and the balance; none unless the number of servers varies.
 pub(super) fn tables(rows: &[StrategyResult]) -> Vec<Table> {
+    // Only of what was run over several numbers of servers: a cluster beside a single server is no series.
+    let several = |row: &&StrategyResult| {
+        rows.iter().any(|other| {
+            other.name == row.name && other.axes.servers != row.axes.servers && other.timed.known().is_some()
+        })
+    };
+    let rows: Vec<&StrategyResult> = rows.iter().filter(several).collect();
     let numbers: BTreeSet<u32> = rows.iter().map(|row| row.axes.servers).collect();
     if numbers.len() < 2 {
         return Vec::new();
     }
+    let rows = rows.as_slice();
     [Some(throughput(rows, &numbers)), balance(rows)]
         .into_iter()
         .flatten()
         .collect()
 }
 
-fn throughput(rows: &[StrategyResult], numbers: &BTreeSet<u32>) -> Table {
+fn throughput(rows: &[&StrategyResult], numbers: &BTreeSet<u32>) -> Table {
     let mut columns = vec![
         Column::text("op/s by servers", Group::Key),
         Column::number("clients", "", Group::Published),
@@ -72,7 +80,7 @@ fn throughput(rows: &[StrategyResult], numbers: &BTreeSet<u32>) -> Table {
 }
 
 /// The share of each server, by what the servers counted over all rounds.
-fn balance(rows: &[StrategyResult]) -> Option<Table> {
+fn balance(rows: &[&StrategyResult]) -> Option<Table> {
     let mut lines = Vec::new();
     for row in rows {
         let Some(view) = row.server_view.known().filter(|view| view.nodes.len() > 1) else {

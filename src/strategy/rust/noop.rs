@@ -29,6 +29,7 @@ fn modes() -> Vec<Mode> {
         depth_when_asked: false,
         forks: false,
         default: false,
+        ops: Vec::new(),
         demonstration: true,
         options: std::collections::BTreeMap::new(),
         description: "claims operations and makes none".to_owned(),

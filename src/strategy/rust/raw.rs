@@ -43,6 +43,7 @@ fn modes() -> Vec<Mode> {
         depth_when_asked: !pipeline,
         forks: false,
         default: !pipeline,
+        ops: Vec::new(),
         demonstration: false,
         options: BTreeMap::new(),
         description: description.to_owned(),

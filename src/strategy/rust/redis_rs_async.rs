@@ -38,6 +38,7 @@ fn modes() -> Vec<Mode> {
         depth_when_asked: false,
         forks: false,
         default: !pipeline,
+        ops: Vec::new(),
         demonstration: false,
         options: BTreeMap::new(),
         description: description.to_owned(),

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::strategy::client::Mode;
-use crate::strategy::contract::{Connect, Store, Transport};
+use crate::strategy::contract::{Connect, Op, Store, Transport};
 use crate::strategy::is_name;
 use crate::units::escape;
 
@@ -121,6 +121,8 @@ struct WireMode {
     #[serde(default)]
     pipeline: bool,
     #[serde(default)]
+    ops: Vec<Op>,
+    #[serde(default)]
     default: bool,
     #[serde(default)]
     forks: bool,
@@ -202,6 +204,7 @@ fn check(client: WireClient, at: &impl Fn(Range<usize>) -> Place) -> Result<Entr
                 store,
                 transports: in_order(&mode.transports),
                 pipeline: mode.pipeline,
+                ops: mode.ops,
                 default: mode.default,
                 depth_when_asked: false,
                 forks: mode.forks,
