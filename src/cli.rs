@@ -202,11 +202,9 @@ pub struct BenchArgs {
 
 /// Which server: the user's own, or one that systally starts.
 #[derive(Debug, Args)]
-#[command(
-    next_help_heading = "Server (none named: a private redis-server or valkey-server, else the built-in one)"
-)]
+#[command(next_help_heading = "Server")]
 pub struct ServerArgs {
-    /// Server host name or address
+    /// Server host name or address; when no server is named, bench starts one
     #[arg(short = 'h', long, value_name = "HOST")]
     pub host: Option<String>,
 

@@ -65,14 +65,19 @@ pub(super) fn run(args: &CountArgs, request: &Request, mut watch: Option<Watch>)
         .map_err(engine_error)?;
     let served = watch.map(Watch::end);
     let elapsed = Nanos::from(began.elapsed());
-    let finished = finished(args, &names, attachment, elapsed, served)?;
-    let incomplete = finished.settings.contains_key("refused");
+    let finished = finished(args, &wanted, &names, attachment, elapsed, served)?;
+    let unknown_ops = args.server.is_some() && finished.ops.is_none();
+    let incomplete = unknown_ops
+        || ["refused", "missing"]
+            .iter()
+            .any(|key| finished.settings.contains_key(*key));
     count_result::show(args, request, finished)?;
     Ok(if incomplete { Code::Incomplete } else { Code::Ok })
 }
 
 fn finished(
     args: &CountArgs,
+    wanted: &Wanted,
     names: &str,
     attachment: Box<dyn Attachment>,
     elapsed: Nanos,
@@ -94,6 +99,9 @@ fn finished(
             "refused".to_owned(),
             list(&mut attachment.refused().iter().map(|refusal| refusal.pid)),
         );
+    }
+    if !wanted.missing.is_empty() {
+        settings.insert("missing".to_owned(), list(&mut wanted.missing.iter().copied()));
     }
     let over = args.span.is_some_and(|span| elapsed < Nanos::from(span));
     let processes = attachment.processes().to_vec();
@@ -132,6 +140,8 @@ fn alive(root: &Root, pid: i32) -> bool {
 #[derive(Debug, Clone)]
 struct Wanted {
     pids: BTreeSet<i32>,
+    /// Those that were named and are not there.
+    missing: BTreeSet<i32>,
     names: Vec<NamePattern>,
     cgroups: Vec<String>,
     tree: bool,
@@ -140,7 +150,7 @@ struct Wanted {
 impl Wanted {
     /// Makes sure that something is there to begin with.
     fn new(args: &CountArgs, root: &Root) -> Result<Wanted, CommandError> {
-        let mut pids = BTreeSet::new();
+        let (mut pids, mut missing) = (BTreeSet::new(), BTreeSet::new());
         for pid in args.pid.iter().flat_map(|pids| pids.0.iter().copied()) {
             match processes::process_of(root, pid) {
                 Some(process) if process == own_pid() => {
@@ -149,7 +159,10 @@ impl Wanted {
                 Some(process) => {
                     pids.insert(process);
                 }
-                None => warn(&format!("systally: there is no process {pid}")),
+                None => {
+                    warn(&format!("systally: there is no process {pid}"));
+                    missing.insert(pid);
+                }
             }
         }
         let names = args
@@ -163,11 +176,20 @@ impl Wanted {
             .code(Code::Usage)?;
         let wanted = Wanted {
             pids,
+            missing,
             names,
             cgroups: args.cgroup.clone(),
             tree: args.tree,
         };
         for group in &wanted.cgroups {
+            if processes::is_root_group(group) {
+                return Err(anyhow!(
+                    "--cgroup {}: that is the group of the whole machine, and all of it would be stopped for a moment; \
+                     name a group below it",
+                    if group.is_empty() { "''".to_owned() } else { escape(group, 200) }
+                ))
+                .code(Code::Usage);
+            }
             processes::in_cgroup(root, group)
                 .with_context(|| format!("--cgroup {}", escape(group, 200)))
                 .code(Code::Usage)?;

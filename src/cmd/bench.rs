@@ -185,6 +185,11 @@ pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult
     if args.prove && record.complete {
         show.line("proving: each suspected limit is changed by turns, elsewhere")?;
         prove::prove(args, &mut record, &interrupt);
+        if interrupt.requested() {
+            record.complete = false;
+        } else if record.proofs.is_empty() {
+            show.line("proving: nothing to prove, no finding suspects a limit that can be changed")?;
+        }
         if let Some(path) = file(args.output.output.as_deref()) {
             saved = wire::save(&record, path);
         }

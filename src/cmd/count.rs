@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -227,6 +228,7 @@ impl CountEngine {
 pub fn run(args: &mut CountArgs) -> CommandResult {
     hide_uri("--server", &mut args.server)?;
     let args = &*args;
+    mistyped(&args.program)?;
     let selection = trace_set::parse(&args.trace).code(Code::Usage)?;
     if args.attaches() && args.ops_from.is_some() {
         return Err(anyhow!(
@@ -259,6 +261,27 @@ pub fn run(args: &mut CountArgs) -> CommandResult {
     } else {
         launch(args, &request, watch)
     }
+}
+
+/// An option that this command does not know looks like the program. After `--` it is one.
+///
+/// # Errors
+/// When the first word begins with `-` and no `--` stands before it.
+fn mistyped(program: &[OsString]) -> Result<(), CommandError> {
+    let Some(first) = program.first().filter(|first| first.as_bytes().starts_with(b"-")) else {
+        return Ok(());
+    };
+    if std::env::args_os()
+        .take_while(|word| word != first)
+        .any(|word| word == "--")
+    {
+        return Ok(());
+    }
+    Err(anyhow!(
+        "count has no option {}; see count --help (a program whose name begins so goes behind --)",
+        escape(&first.to_string_lossy(), 80)
+    ))
+    .code(Code::Usage)
 }
 
 /// Starts the program and counts it to its end.
@@ -298,9 +321,14 @@ fn launch(args: &CountArgs, request: &Request, mut watch: Option<Watch>) -> Comm
         .pids()
         .iter()
         .filter_map(|pid| PidFd::open(Pid::from_raw(*pid)).ok());
-    let forwarding = forward(signals, targets.collect(), session.order());
+    let forwarding = forward(signals, targets.collect(), session.order())?;
     let reader = match (search, session.pipes().pop()) {
-        (Some(search), Some(pipes)) => Some(thread::spawn(move || copy_and_search(pipes.stdout, &search))),
+        (Some(search), Some(pipes)) => Some(
+            thread::Builder::new()
+                .spawn(move || copy_and_search(pipes.stdout, &search))
+                .context("cannot start a thread that reads the program's output (ulimit -u)")
+                .code(Code::CannotMeasure)?,
+        ),
         _ => None,
     };
     let mut outcome = session.finish(None).code(Code::Failed)?;
@@ -368,9 +396,16 @@ pub(super) fn engine_error(error: EngineError) -> CommandError {
 ///
 /// When the program has ended and only what it left behind is still counted, TERM and HUP go to all of
 /// that, and what does not end by it is killed: nobody else would end it, and the table waits for it.
-fn forward(mut signals: Signals, targets: Vec<PidFd>, everything: Order) -> signal_hook::iterator::Handle {
+///
+/// # Errors
+/// When no thread can be started for it.
+fn forward(
+    mut signals: Signals,
+    targets: Vec<PidFd>,
+    everything: Order,
+) -> Result<signal_hook::iterator::Handle, CommandError> {
     let handle = signals.handle();
-    thread::spawn(move || {
+    let pass_on = move || {
         for number in signals.forever() {
             let from_terminal = matches!(number, SIGINT | SIGQUIT)
                 && tcgetpgrp(io::stdin())
@@ -385,15 +420,23 @@ fn forward(mut signals: Signals, targets: Vec<PidFd>, everything: Order) -> sign
             }
             if !reached && matches!(number, SIGTERM | SIGHUP | SIGINT) {
                 everything.signal_all(number);
-                let everything = everything.clone();
-                thread::spawn(move || {
+                let last = everything.clone();
+                let kill = move || {
                     thread::sleep(TERM_PATIENCE);
+                    last.signal_all(libc::SIGKILL);
+                };
+                // Without room for a thread nobody waits.
+                if thread::Builder::new().spawn(kill).is_err() {
                     everything.signal_all(libc::SIGKILL);
-                });
+                }
             }
         }
-    });
-    handle
+    };
+    thread::Builder::new()
+        .spawn(pass_on)
+        .context("cannot start a thread that passes signals on (ulimit -u)")
+        .code(Code::CannotMeasure)?;
+    Ok(handle)
 }
 
 /// Ends as the program did: with its status, or by its signal. systally leaves no core file of its own.

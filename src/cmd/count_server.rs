@@ -4,7 +4,7 @@ use std::net::{IpAddr, ToSocketAddrs};
 
 use crate::record::{ServerInfo, ServerView};
 use crate::run::interrupt::Interrupt;
-use crate::server::{Server, ServerChoice, Snapshot, Target};
+use crate::server::{Backend, Named, Place, Reading, ServerChoice, ServerError, Servers, Target, Wanted};
 use crate::strategy::contract::Endpoint;
 use crate::units::{Grouped, Measured, Ops, total};
 
@@ -12,9 +12,11 @@ use super::{Code, CommandError, WithCode};
 
 /// A server whose counters are watched.
 pub(super) struct Watch {
-    server: Server,
+    servers: Servers,
+    place: Place,
+    info: ServerInfo,
     endpoint: Endpoint,
-    before: Option<Snapshot>,
+    before: Option<Reading>,
 }
 
 /// What it counted.
@@ -44,14 +46,22 @@ impl Watch {
                 .filter(|pass| !pass.is_empty()),
             ..Target::default()
         };
-        let endpoints = target.endpoints().code(Code::Usage)?;
-        let endpoint = endpoints
-            .first()
-            .cloned()
-            .ok_or(crate::server::ServerError::NoEndpoint)?;
-        let server = Server::start(ServerChoice::External(endpoints), &Interrupt::never())?;
+        let Named { redis, memcached } = target.named().code(Code::Usage)?;
+        let (endpoint, place) = match (redis.first(), memcached.first()) {
+            (_, Some(endpoint)) => (endpoint.clone(), Place::Memcached(endpoint.transport())),
+            (Some(endpoint), None) => (endpoint.clone(), Place::Redis),
+            (None, None) => return Err(ServerError::NoEndpoint.into()),
+        };
+        let wanted = Wanted {
+            redis: ServerChoice::External(redis),
+            memcached,
+        };
+        let servers = Servers::start(&wanted, [(place, 1)], &Interrupt::never())?;
+        let info = servers.get(place).ok_or(ServerError::NoEndpoint)?.info().clone();
         Ok(Watch {
-            server,
+            servers,
+            info,
+            place,
             endpoint,
             before: None,
         })
@@ -62,13 +72,17 @@ impl Watch {
     /// # Errors
     /// When the server does not answer any more.
     pub(super) fn begin(&mut self) -> Result<(), CommandError> {
-        self.before = Some(self.server.snapshot()?);
+        self.before = Some(self.server()?.snapshot(1)?);
         Ok(())
+    }
+
+    fn server(&mut self) -> Result<&mut Backend, ServerError> {
+        self.servers.get_mut(self.place).ok_or(ServerError::NoEndpoint)
     }
 
     /// The count ends.
     pub(super) fn end(mut self) -> Served {
-        let after = self.server.snapshot();
+        let after = self.server().and_then(|server| server.snapshot(1));
         let view = match (&after, &self.before) {
             (Ok(after), Some(before)) => after.since(before),
             (Err(error), _) => Measured::NotMeasured(error.to_string()),
@@ -77,11 +91,11 @@ impl Watch {
         // systally's own connection is one of them.
         let connections = after
             .ok()
-            .and_then(|after| after.counters().known()?.connected_clients)
+            .and_then(|after| after.connected_clients())
             .map(|all| all.saturating_sub(1));
         let (ops, note) = said(&view, connections);
         Served {
-            info: self.server.info().clone(),
+            info: self.info,
             view,
             ops,
             notes: vec![note],

@@ -47,13 +47,19 @@ impl Limit for Somaxconn {
             return reading.unknown(why);
         }
         let demand = load.waiting().saturating_sub(1);
+        // What is nearly used up is raised so far that it is not so any more.
+        let enough = if demand > somaxconn {
+            demand
+        } else {
+            demand.saturating_mul(5).div_ceil(4).max(somaxconn)
+        };
         reading
             .demand(demand, format!("{} waiting at once - 1", load.waiting()))
             .capacity(somaxconn)
             .fix(
-                format!("sysctl -w net.core.somaxconn={demand}, then restart the server"),
-                format!("net.core.somaxconn = {demand} in /etc/sysctl.d/90-somaxconn.conf"),
-                format!("docker run --sysctl net.core.somaxconn={demand}"),
+                format!("sysctl -w net.core.somaxconn={enough}, then restart the server"),
+                format!("net.core.somaxconn = {enough} in /etc/sysctl.d/90-somaxconn.conf"),
+                format!("docker run --sysctl net.core.somaxconn={enough}"),
             )
             .decide(|verdict| match verdict {
                 Verdict::Fail => {

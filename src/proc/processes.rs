@@ -105,6 +105,21 @@ impl NamePattern {
     }
 }
 
+/// Whether the name of a control group leads to the root of the hierarchy, or out of it.
+pub fn is_root_group(group: &str) -> bool {
+    let path = group.trim_matches('/');
+    let path = path
+        .strip_prefix("sys/fs/cgroup")
+        .unwrap_or(path)
+        .trim_matches('/');
+    let path = path.strip_prefix("unified").unwrap_or(path);
+    let mut parts = path
+        .split('/')
+        .filter(|part| !part.is_empty() && *part != ".")
+        .peekable();
+    parts.peek().is_none() || parts.any(|part| part == "..")
+}
+
 /// The processes in a control group, not those in groups below it. The group is its folder, or the path that
 /// `/proc/PID/cgroup` shows for the unified hierarchy.
 ///
@@ -180,6 +195,17 @@ mod tests {
     #[test]
     fn groups_are_named_by_folder_or_by_path() {
         let tree = tree();
+        for group in [
+            "",
+            "/",
+            ".",
+            "/sys/fs/cgroup",
+            "/sys/fs/cgroup/unified/",
+            "a/../..",
+        ] {
+            assert!(is_root_group(group), "{group}");
+        }
+        assert!(!is_root_group("/a") && !is_root_group("/sys/fs/cgroup/system.slice"));
         for group in ["/a/b", "a/b/", "/sys/fs/cgroup/a/b"] {
             assert_eq!(in_cgroup(&tree.root(), group).unwrap(), [10, 13], "{group}");
         }

@@ -158,6 +158,15 @@ impl std::fmt::Debug for Backend {
 }
 
 impl Reading {
+    /// Clients that are connected now, to all servers together; `None` when one does not tell.
+    pub fn connected_clients(&self) -> Option<u64> {
+        let each = self
+            .0
+            .iter()
+            .map(|(_, snapshot)| snapshot.counters().known()?.connected_clients);
+        each.sum()
+    }
+
     /// What was done between an earlier reading and this one: the sum over all servers, and where there are
     /// several also what each of them did.
     pub fn since(&self, earlier: &Reading) -> Measured<ServerView> {

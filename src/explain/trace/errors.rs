@@ -59,6 +59,7 @@ pub(in crate::explain) fn normal_error(call: &str, errno: &str, doubt: Doubt) ->
         "EINPROGRESS" if call.starts_with("connect") && !doubt.timed_out => "non-blocking connect under way",
         "ENOENT" | "ENOTDIR" if path => "path search",
         "EINVAL" if call.starts_with("readlink") => "not a link",
+        "EINVAL" if call == "prctl" => "asks what this kernel knows",
         "ENOTTY" if call.starts_with("ioctl") => "not a terminal",
         "ECHILD" if call.starts_with("wait") => "no child left",
         "ETIMEDOUT" if call.contains("futex") => "a time-out of the program",

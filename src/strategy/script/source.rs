@@ -172,8 +172,8 @@ impl Folder {
     }
 }
 
-/// Where the scripts lie beside the program: the checkout whose `target` folder holds it, the checkout
-/// it was built from, and an installation (`bin/systally` and `share/systally`).
+/// Where the scripts lie beside the program: the checkout whose `target` folder holds it, the folder it lies
+/// in, an installation (`bin/systally` and `share/systally`), and the checkout it was built from.
 fn candidates(executable: &Path) -> impl Iterator<Item = PathBuf> {
     const FOLDER: &str = "tracing-scripts";
     let checkout = executable
@@ -181,12 +181,15 @@ fn candidates(executable: &Path) -> impl Iterator<Item = PathBuf> {
         .find(|path| path.file_name().is_some_and(|name| name == "target"))
         .and_then(Path::parent)
         .map(|path| path.join(FOLDER));
+    let beside = executable.parent().map(|folder| folder.join(FOLDER));
     let built_from = Path::new(env!("CARGO_MANIFEST_DIR")).join(FOLDER);
     let installed = executable
         .parent()
         .and_then(Path::parent)
         .map(|prefix| prefix.join("share/systally").join(FOLDER));
-    [checkout, Some(built_from), installed].into_iter().flatten()
+    [checkout, beside, installed, Some(built_from)]
+        .into_iter()
+        .flatten()
 }
 
 /// Whether a list that nobody named may say which programs to run: it must be the user's own or root's,
