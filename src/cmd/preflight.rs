@@ -13,12 +13,14 @@ use clap::{Args, ValueEnum};
 use crate::cli::{EngineChoice, ServerArgs};
 use crate::explain::{Finding, Severity};
 use crate::limits::{self, Load, ServerKind, Witness, is_loopback};
+use crate::plan::scenario::{self, Scale, Scenario, Terms};
 use crate::proc::{self, Root, process, sockdiag};
 use crate::record::{Counters, Kind, LimitReading, PlanInfo, Record, ServerInfo, ServerOrigin, Verdict};
 use crate::render::{self, Format, View};
 use crate::run::interrupt::Interrupt;
 use crate::server::{Server, ServerChoice};
 use crate::strategy::contract::{Endpoint, Op, PayloadKind, Serializer};
+use crate::strategy::{Registry, ScriptSource};
 use crate::units::{Measured, escape};
 
 use super::{
@@ -71,6 +73,16 @@ pub struct PreflightArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Planned load (none: what this machine can carry)")]
 pub struct PlanArgs {
+    /// The heaviest load of this scenario (`systally list scenarios`), or of one in a file
+    #[arg(long, value_name = "NAME|FILE.toml", conflicts_with_all = [
+        "clients", "requests", "connections", "mode", "keep_alive", "rate", "shards", "pipeline", "data_size",
+    ])]
+    pub scenario: Option<String>,
+
+    /// The scenario with F times the work, as for bench
+    #[arg(long, value_name = "F", requires = "scenario")]
+    pub scale: Option<Scale>,
+
     /// Client processes at once; of several the most
     #[arg(short = 'c', long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
     pub clients: Vec<u64>,
@@ -282,6 +294,13 @@ fn decide(args: &PreflightArgs) -> Result<(Record, Code), CommandError> {
         },
     };
     let mut load = load(args, &root, endpoint.as_ref());
+    if let Some(terms) = scenario_terms(&args.plan)? {
+        add_scenario(
+            &mut load,
+            &terms,
+            endpoint.is_none() && args.plan.transport.is_none(),
+        );
+    }
     if let Some(witness) = &mut witness {
         if args.state.is_none() {
             witness.pid = witness.pid.or_else(|| owner(&root, &load));
@@ -419,6 +438,9 @@ impl PreflightArgs {
 impl PlanArgs {
     /// Whether anything of a load was said.
     fn is_given(&self) -> bool {
+        if self.scenario.is_some() {
+            return true;
+        }
         !self.clients.is_empty()
             || self.requests.is_some()
             || self.connections.is_some()
@@ -440,6 +462,8 @@ impl PlanArgs {
             }
         };
         let number = |value: Option<u64>| value.map(|value| value.to_string());
+        put("scenario", self.scenario.as_ref().map(|name| escape(name, 200)));
+        put("scale", self.scale.map(|scale| scale.to_string()));
         let word =
             |value: Option<clap::builder::PossibleValue>| value.map(|value| value.get_name().to_owned());
         let most = |values: &[u64]| values.iter().max().copied();
@@ -499,6 +523,32 @@ fn load(args: &PreflightArgs, root: &Root, endpoint: Option<&Endpoint>) -> Load 
     load.pipeline = most(&plan.pipeline, 1);
     load.payload_bytes = most(&plan.data_size, 0);
     load
+}
+
+/// What the scenario asks for at its heaviest, when one is named.
+fn scenario_terms(plan: &PlanArgs) -> Result<Option<Terms>, CommandError> {
+    let Some(name) = &plan.scenario else {
+        return Ok(None);
+    };
+    let scenario = Scenario::find(name).code(Code::Usage)?;
+    let source = ScriptSource::from_env(None).code(Code::Usage)?;
+    let registry = Registry::load(&source).code(Code::Usage)?;
+    let terms = scenario::heaviest(&scenario, plan.scale.unwrap_or_default(), &registry).code(Code::Usage)?;
+    Ok(Some(terms))
+}
+
+/// The terms of a scenario in place of those of the flags; over both transports TCP asks for more.
+fn add_scenario(load: &mut Load, terms: &Terms, any_transport: bool) {
+    load.processes = terms.processes.max(1);
+    load.connections_per_process = terms.connections_per_process.max(1);
+    load.connect_per_op = terms.connect_per_op;
+    load.destinations = terms.servers.max(1);
+    load.pipeline = terms.pipeline.max(1);
+    load.payload_bytes = terms.payload_bytes;
+    load.connects_in_all = Some(terms.requests);
+    if any_transport {
+        load.tcp = terms.tcp || !terms.unix;
+    }
 }
 
 /// Whether a host is loopback, and whether it is this machine; kept with the other readings.
