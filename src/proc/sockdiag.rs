@@ -6,7 +6,7 @@
 
 use std::io::IoSlice;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendmsg, setsockopt,
@@ -57,6 +57,8 @@ const NLMSG_DONE: u16 = 3;
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 /// NLM_F_REQUEST | NLM_F_ROOT | NLM_F_MATCH.
 const DUMP: u16 = 0x301;
+/// NLM_F_REQUEST alone: one socket.
+const REQUEST: u16 = 0x1;
 const IPPROTO_TCP: u8 = 6;
 /// A set of states with TCP_LISTEN alone.
 const STATE_LISTEN: u32 = 1 << 10;
@@ -130,14 +132,37 @@ fn unix_request() -> Vec<u8> {
     body
 }
 
-/// Sends one dump request and hands every answer's payload to `each`.
-fn query(body: &[u8], each: &mut dyn FnMut(&[u8])) -> Result<(), ReadError> {
-    let failed = |what: &str, errno: nix::errno::Errno| {
-        ReadError::Io(std::io::Error::new(
-            std::io::Error::from(errno).kind(),
-            format!("socket query ({what}): {errno}"),
-        ))
-    };
+/// One UNIX listener that is known by its inode, asked of the kernel now; `None` when it is gone. Finding one
+/// costs the kernel half of looking through all.
+///
+/// # Errors
+/// As [`listeners`].
+pub fn unix_listener_of(inode: u32) -> Result<Option<Listener>, ReadError> {
+    let mut body = vec![AddressFamily::Unix as u8, 0, 0, 0];
+    for word in [STATE_LISTEN, inode, UNIX_SHOW, u32::MAX, u32::MAX] {
+        body.extend(word.to_ne_bytes());
+    }
+    let fd = ask(&body, REQUEST)?;
+    let mut buffer = [0_u8; 1024];
+    let read = recv(fd.as_raw_fd(), &mut buffer, MsgFlags::empty()).map_err(|e| failed("receive", e))?;
+    let answer = &buffer[..read];
+    match u16_at(answer, 4) {
+        Some(SOCK_DIAG_BY_FAMILY) => Ok(answer.get(HEADER..).and_then(unix_listener)),
+        // No such socket any more.
+        Some(NLMSG_ERROR) => Ok(None),
+        Some(_) | None => Err(failed("a strange answer", nix::errno::Errno::EPROTO)),
+    }
+}
+
+fn failed(what: &str, errno: nix::errno::Errno) -> ReadError {
+    ReadError::Io(std::io::Error::new(
+        std::io::Error::from(errno).kind(),
+        format!("socket query ({what}): {errno}"),
+    ))
+}
+
+/// Sends one request on a socket of its own, from which the answer can be received.
+fn ask(body: &[u8], flags: u16) -> Result<OwnedFd, ReadError> {
     let fd = socket(
         AddressFamily::Netlink,
         SockType::Raw,
@@ -150,7 +175,7 @@ fn query(body: &[u8], each: &mut dyn FnMut(&[u8])) -> Result<(), ReadError> {
     let mut message = Vec::with_capacity(HEADER + body.len());
     message.extend(length.to_ne_bytes());
     message.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-    message.extend(DUMP.to_ne_bytes());
+    message.extend(flags.to_ne_bytes());
     message.extend([0; 8]);
     message.extend(body);
     sendmsg::<NetlinkAddr>(
@@ -161,6 +186,12 @@ fn query(body: &[u8], each: &mut dyn FnMut(&[u8])) -> Result<(), ReadError> {
         Some(&NetlinkAddr::new(0, 0)),
     )
     .map_err(|e| failed("send", e))?;
+    Ok(fd)
+}
+
+/// Sends one dump request and hands every answer's payload to `each`.
+fn query(body: &[u8], each: &mut dyn FnMut(&[u8])) -> Result<(), ReadError> {
+    let fd = ask(body, DUMP)?;
     let mut buffer = vec![0_u8; 64 << 10];
     loop {
         let read = recv(fd.as_raw_fd(), &mut buffer, MsgFlags::empty()).map_err(|e| failed("receive", e))?;
@@ -273,6 +304,8 @@ mod tests {
             .find(|l| l.address == Address::Unix(path.to_str().unwrap().to_owned()))
             .unwrap();
         assert_eq!((unix.queued, unix.drops), (1, None));
+        assert_eq!(unix_listener_of(unix.inode).unwrap().as_ref(), Some(unix));
+        assert_eq!(unix_listener_of(u32::MAX - 1).unwrap(), None);
     }
 
     #[test]

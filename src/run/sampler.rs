@@ -13,6 +13,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::limits::Load;
 use crate::proc::process::{Resource, Who, rlimit, same_netns};
+use crate::proc::sockdiag::Listener;
 use crate::proc::{Root, cgroup, net, pressure, sockdiag};
 use crate::record::{Peak, Sampled, sampled};
 use crate::strategy::contract::{Endpoint, Transport};
@@ -164,6 +165,8 @@ struct Reader {
     root: Root,
     tcp: Option<Load>,
     unix: Option<Load>,
+    /// Of the UNIX listener, when it has been found.
+    inode: Option<u32>,
     throttle: Option<Throttle>,
     nofile: Option<u64>,
     pressure: Option<(Duration, Instant)>,
@@ -192,6 +195,7 @@ impl Reader {
         Reader {
             tcp: load(Transport::Tcp),
             unix: load(Transport::Unix),
+            inode: None,
             throttle: watch.server.map(|server| Throttle { server, before: None }),
             nofile: None,
             pressure: None,
@@ -213,9 +217,10 @@ impl Reader {
                 Some(listener.capacity()),
             );
         }
-        if let Some(load) = &self.unix
-            && let Ok(listeners) = sockdiag::unix_listeners()
-            && let Some(listener) = load.listener(&listeners)
+        if let Some(listener) = self
+            .unix
+            .as_ref()
+            .and_then(|load| unix_listener(load, &mut self.inode))
         {
             put(
                 sampled::UNIX_QUEUED,
@@ -274,6 +279,19 @@ impl Throttle {
         let (then, at) = self.before.replace((throttled, now))?;
         percent(Duration::from_micros(throttled.saturating_sub(then)), now - at)
     }
+}
+
+/// The UNIX listener of an address; looked for among all until it is known.
+fn unix_listener(load: &Load, known: &mut Option<u32>) -> Option<Listener> {
+    if let Some(inode) = *known
+        && let Ok(Some(listener)) = sockdiag::unix_listener_of(inode)
+    {
+        return Some(listener);
+    }
+    let listeners = sockdiag::unix_listeners().ok()?;
+    let listener = load.listener(&listeners).cloned();
+    *known = listener.as_ref().map(|listener| listener.inode);
+    listener
 }
 
 /// How many descriptors a process has open. Since Linux 6.2 the folder's size tells, which costs the same
