@@ -64,7 +64,7 @@ fn log(trace: &Trace<'_>) -> Option<Finding> {
         && peer.ack_waits_after_several > 0
     {
         let set = if peer.nodelay > 0 {
-            "TCP_NODELAY was set on some of its sockets"
+            "TCP_NODELAY was set on some of its sockets, not on all"
         } else if peer.without_nodelay > 0 {
             "TCP_NODELAY was never set on its sockets"
         } else {

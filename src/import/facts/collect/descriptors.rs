@@ -56,6 +56,7 @@ impl Collector {
         if !datagram {
             state.kind = Kind::Stream;
         }
+        let nodelay = state.nodelay;
         let result = match (call.errno, call.ret) {
             (Some(errno), _) => errno,
             (None, Some(0..)) => "ok",
@@ -63,6 +64,8 @@ impl Collector {
         };
         if let (Some(peer), false) = (self.peer(peer), datagram || again) {
             count(&mut peer.connects, result);
+            // Set before the connect, when it was not known yet where the socket would lead.
+            peer.nodelay += u64::from(nodelay);
             if let Some(took) = call.took {
                 max_time(&mut peer.longest_connect, took);
             }
