@@ -114,6 +114,12 @@ impl Log {
         self.window.length()
     }
 
+    /// The log has ended in the middle of a line.
+    pub(super) fn broke_off(&mut self) {
+        self.trouble
+            .get_or_insert_with(|| "strace ended while it wrote a line; was it killed?".to_owned());
+    }
+
     /// Takes one line, without its line feed.
     pub(super) fn line(&mut self, line: &[u8]) {
         if self.take(line).is_none() && self.trouble.is_none() {
@@ -502,6 +508,10 @@ mod tests {
     fn a_log_that_breaks_off_is_no_count() {
         let cut = "7 1.0 [  59] execve(\"x\", [\"x\"], 0x7 /* 3 vars */) = 0 <0.1>";
         let why = log(Window::Whole, cut).end().unwrap_err();
+        assert!(why.contains("was it killed"), "{why}");
+        let mut log_of_a_cut_line = log(Window::Whole, "");
+        log_of_a_cut_line.broke_off();
+        let why = log_of_a_cut_line.end().unwrap_err();
         assert!(why.contains("was it killed"), "{why}");
         let why = log(Window::Whole, "7 1.0 [  59] exec").end().unwrap_err();
         assert!(why.contains("exec"), "{why}");

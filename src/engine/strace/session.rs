@@ -235,7 +235,10 @@ fn read(index: usize, reader: File, log: &SharedLog, news: &Sender<News>) {
             Ok(_) => {}
         }
         let mut log = lock(log);
-        log.line(line.strip_suffix(b"\n").unwrap_or(&line));
+        match line.strip_suffix(b"\n") {
+            Some(line) => log.line(line),
+            None => log.broke_off(),
+        }
         if let (false, Some(begun)) = (told, log.begun()) {
             told = true;
             // Nobody waits for it any more when the session has been dropped.
