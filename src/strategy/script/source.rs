@@ -282,8 +282,9 @@ mod tests {
         assert_eq!(
             found,
             [
+                PathBuf::from("/usr/local/bin/tracing-scripts"),
+                PathBuf::from("/usr/local/share/systally/tracing-scripts"),
                 scripts(),
-                PathBuf::from("/usr/local/share/systally/tracing-scripts")
             ]
         );
     }
