@@ -3,7 +3,7 @@
 
 use super::model::{Cell, Column, Group, Notes, Table};
 use super::number::Style;
-use super::prose::amount;
+use super::prose::{AS_GOOD_AS_NONE, amount};
 use super::{View, shown};
 use crate::record::{LimitReading, Record, Verdict};
 use crate::units::Grouped;
@@ -46,7 +46,13 @@ fn row(limit: &LimitReading, notes: &mut Notes) -> Vec<Cell> {
         },
         Cell::Text(limit.verdict.name().replace('_', " ")),
         notes.cell(&limit.demand, |demand| Cell::number(*demand as f64, Style::Whole)),
-        notes.cell(&limit.capacity, |capacity| Cell::Text(amount(*capacity))),
+        notes.cell(&limit.capacity, |capacity| {
+            if *capacity >= AS_GOOD_AS_NONE {
+                Cell::Text(amount(*capacity))
+            } else {
+                Cell::number(*capacity as f64, Style::Whole)
+            }
+        }),
         used,
         Cell::Text(shown(&limit.scope)),
     ]

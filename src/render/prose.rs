@@ -144,7 +144,7 @@ fn at_length(limit: &LimitReading) -> String {
 }
 
 /// Capacities from here on are no limits.
-const AS_GOOD_AS_NONE: u64 = 1 << 60;
+pub(super) const AS_GOOD_AS_NONE: u64 = 1 << 60;
 
 /// A capacity; what is as good as none is called that.
 pub(super) fn amount(value: u64) -> String {
