@@ -149,7 +149,10 @@ impl Tally {
             (*call, more)
         });
         Tally {
-            calls: calls.filter(|(_, more)| *more != none).collect(),
+            // The same number of calls never takes the same time.
+            calls: calls
+                .filter(|(_, more)| more.calls > 0 || more.unfinished > 0)
+                .collect(),
             connects: self.connects.saturating_sub(shorter.connects),
             round_trips: self.round_trips.saturating_sub(shorter.round_trips),
             sends: self.sends.saturating_sub(shorter.sends),
@@ -198,5 +201,39 @@ impl PhaseTallies {
         self.startup.merge(&other.startup);
         self.run_loop.merge(&other.run_loop);
         self.shutdown.merge(&other.shutdown);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(calls: &[(&str, u64)], wall: u64) -> Tally {
+        let mut tally = Tally::default();
+        for (name, n) in calls {
+            let call = Syscall::all_by_name(name).remove(0);
+            *tally.of(call) = CallTally {
+                calls: *n,
+                wall: Nanos(wall),
+                errors: [(Errno(11), *n)].into(),
+                ..CallTally::default()
+            };
+        }
+        tally
+    }
+
+    #[test]
+    fn what_both_runs_of_a_program_do_is_in_neither() {
+        let short = tally(&[("execve", 1), ("read", 1_010), ("close", 3)], 70);
+        let long = tally(&[("execve", 1), ("read", 2_010), ("write", 4)], 90);
+        let more = long.beyond(&short);
+        let counts: BTreeMap<_, _> = more
+            .calls
+            .iter()
+            .map(|(call, n)| (call.name(), n.calls))
+            .collect();
+        assert_eq!(counts, [("read".into(), 1_000), ("write".into(), 4)].into());
+        let read = &more.calls[&Syscall::all_by_name("read").remove(0)];
+        assert_eq!((read.wall, read.failed()), (Nanos(20), 1_000));
     }
 }
