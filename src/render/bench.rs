@@ -261,7 +261,9 @@ fn calls_per_op(counted: &Counted, name: &str) -> Measured<f64> {
     ) {
         (Some(counts), _) => per_op(counted, counts.calls),
         // Where not all calls were counted, one that is not there may have been made all the same.
-        (None, Some(why)) if counted.ops.is_some() => Measured::NotMeasured(why.to_owned()),
+        (None, Some(why)) if counted.ops.is_some() && counted.phases.run_loop.total() > 0 => {
+            Measured::NotMeasured(why.to_owned())
+        }
         (None, _) => per_op(counted, 0),
     }
 }
