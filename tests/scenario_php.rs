@@ -32,6 +32,8 @@ fn rows_counts_and_published_figures_belong_together() {
         "1",
         "--warmup",
         "0",
+        "--witness",
+        "none",
         "--published",
         "phpredis/persistent",
         "phpredis/pconnect-no-pool/tcp",

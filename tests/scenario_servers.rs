@@ -19,6 +19,8 @@ fn every_set_is_on_one_of_the_servers() {
         "0.0001",
         "--runs",
         "2",
+        "--witness",
+        "none",
         "redis-rs/shards",
         "--export-svg",
     ]);
