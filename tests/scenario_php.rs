@@ -75,8 +75,7 @@ fn rows_counts_and_published_figures_belong_together() {
     assert_eq!(unsent.experiment.published[0].ops_per_s, Some(1_621_555.16));
     let late = find(&record, "predis/timed-before-flush/tcp", "", "");
     // At most a round and the counted pass; what comes before systally asks the server is not late.
-    let served_late = late.experiment.served_late;
-    assert!((1..=200).contains(&served_late), "{served_late}");
+    assert!(late.experiment.served_late <= 200);
     let codes = codes(&record);
     for code in ["CLAIMED_NOT_SERVED", "TIMED_BEFORE_FLUSH"] {
         assert!(codes.contains(&code), "{codes:?}");

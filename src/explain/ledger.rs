@@ -2,7 +2,7 @@
 
 use super::finding::{Doc, Finding, Rule, Severity};
 use super::row::Row;
-use crate::record::{Record, ServerOrigin};
+use crate::record::{PhaseCounts, Record, ServerOrigin};
 use crate::strategy::contract::Op;
 use crate::units::{Grouped, total};
 
@@ -22,7 +22,8 @@ const DOCS: &[Doc] = &[
         code: "TIMED_BEFORE_FLUSH",
         means: "The client stopped its clock when its operations were queued; they were sent after that.",
         measured: "Operations the client reports in its rounds against what the server executed in them, and what the \
-                   server executed between the end of a round and the next work.",
+                   server executed between the end of a round and the next work; or, in the counted pass, bytes sent after \
+               the window had closed and hardly any inside it.",
         wrong_when: "Another client of the same server sent the same commands after the round.",
         todo: "Read the clock after the pipeline has been executed and its replies have been read (in Predis: after the \
                closure of pipeline() has returned). The throughput shown is that of queueing.",
@@ -47,6 +48,7 @@ impl Rule for Ledger {
             .flat_map(|row| {
                 let differs = check(&row);
                 let late = differs.as_ref().and_then(|finding| late(&row, finding));
+                let late = late.or_else(|| sent_after(&row));
                 differs.into_iter().chain(late)
             })
             .collect()
@@ -70,6 +72,40 @@ fn late(row: &Row<'_>, differs: &Finding) -> Option<Finding> {
                 "the client had only queued its operations when it stopped its clock: the server got {} of them after \
                  that, so its figure is that of queueing",
                 Grouped(late)
+            ))
+            .try_next("read the clock after the pipeline is executed and its replies are read"),
+    )
+}
+
+/// Calls that send on a socket. `write` is left out: the worker's own lines go through it.
+const SENDS: [&str; 4] = ["sendto", "sendmsg", "sendmmsg", "writev"];
+/// The shortest request: `PING` as RESP is 14 bytes, a memcached `get` of one letter 7.
+const SHORTEST_REQUEST: u64 = 7;
+
+/// Whether the counted pass sent its operations after the window had closed. That shows even where the
+/// server was so quick that the ledger agrees.
+fn sent_after(row: &Row<'_>) -> Option<Finding> {
+    let counted = row.counted()?;
+    let ops = counted.ops?.0;
+    let sent = |phase: &PhaseCounts| -> Option<u64> {
+        let calls = SENDS.iter().filter_map(|name| phase.syscalls.get(*name));
+        calls.map(|call| call.bytes.known().copied()).sum()
+    };
+    let (inside, after) = (sent(&counted.phases.run_loop)?, sent(&counted.phases.shutdown)?);
+    let least = ops.saturating_mul(SHORTEST_REQUEST);
+    if ops == 0 || inside >= least || after < least {
+        return None;
+    }
+    Some(
+        Finding::about(row, "TIMED_BEFORE_FLUSH", Severity::Error)
+            .with("bytes_sent_in_window", inside)
+            .with("bytes_sent_after", after)
+            .with("counted_ops", ops)
+            .says(format!(
+                "the client had only queued its operations when it stopped its clock: it sent {} bytes for {} operations \
+                 after that, so its figure is that of queueing",
+                Grouped(after),
+                Grouped(ops)
             ))
             .try_next("read the clock after the pipeline is executed and its replies are read"),
     )
