@@ -331,6 +331,14 @@ fn idle(source: &str) -> &'static str {
     }
 }
 
+/// The engines that count every call.
+const ALL_CALLS: [EngineKind; 4] = [
+    EngineKind::Ptrace,
+    EngineKind::PtraceCounts,
+    EngineKind::Bpf,
+    EngineKind::Strace,
+];
+
 /// What was counted of a guest, by name.
 type Counts = BTreeMap<String, CallTally>;
 
@@ -472,6 +480,36 @@ fn there_are_many_guests_and_each_has_a_name_of_its_own() {
 #[test]
 fn ptrace_counts_what_every_guest_does() {
     every_guest_under(EngineKind::Ptrace);
+}
+
+/// One stop a call sees entries alone: what came back and what did not are one sum, and there are no errors.
+#[test]
+fn ptrace_counts_sees_every_entry() {
+    let kind = EngineKind::PtraceCounts;
+    if !usable(kind) {
+        return;
+    }
+    // What a guest's own filter denies is denied before the one stop there is.
+    let denies_itself = |guest: &&Guest| matches!(guest.arguments, "seccomp" | "refused");
+    let mut all = Vec::new();
+    for guest in guests().filter(|guest| !denies_itself(guest)) {
+        let Some(idle) = counted(kind, guest.source, idle(guest.source), Exit::Code(0)) else {
+            return;
+        };
+        let counts = counted(kind, guest.source, guest.arguments, guest.exit).unwrap();
+        for known in guest.known {
+            let Some(calls) = known.calls else { continue };
+            let seen = beyond(&counts, &idle, known.call);
+            let expected = calls + known.unfinished.unwrap_or(seen.unfinished);
+            if seen.calls + seen.unfinished != expected {
+                all.push(format!(
+                    "{}: {} {expected} known, {} + {} counted",
+                    guest.arguments, known.call, seen.calls, seen.unfinished
+                ));
+            }
+        }
+    }
+    finish(all);
 }
 
 #[test]
@@ -693,7 +731,7 @@ fn kernel_guest() -> Option<PathBuf> {
 
 #[test]
 fn counts_are_exact_for_one_to_a_thousand_processes() {
-    for kind in [EngineKind::Ptrace, EngineKind::Bpf, EngineKind::Strace] {
+    for kind in ALL_CALLS {
         if !usable(kind) {
             continue;
         }
@@ -743,7 +781,7 @@ fn strace_itself_counts_the_same_for_one_to_a_thousand_processes() {
 #[test]
 fn programs_that_are_started_together_are_counted_together() {
     let Some(path) = kernel_guest() else { return };
-    for kind in [EngineKind::Ptrace, EngineKind::Bpf, EngineKind::Strace] {
+    for kind in ALL_CALLS {
         if !usable(kind) {
             continue;
         }
