@@ -195,9 +195,7 @@ pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult
         }
     }
 
-    write_outputs(args, form, &record)?;
-    // Last, so that what cannot be kept in the file has at least been shown.
-    saved?;
+    write_outputs(args, form, &record, saved.map_err(CommandError::from))?;
     Ok(exit_code(&record, args.ignore_failure))
 }
 

@@ -11,7 +11,7 @@ use crate::record::{Record, wire};
 use crate::render::{self, Format, View};
 use crate::run::Progress;
 
-use super::{Code, CommandError, WithCode, print, terminal, warn};
+use super::{Code, CommandError, WithCode, describe, print, terminal, warn};
 
 /// The form of what is printed.
 pub(super) fn form(output: &OutputArgs) -> Format {
@@ -103,14 +103,27 @@ impl Progress for Bar {
     }
 }
 
-pub(super) fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -> Result<(), CommandError> {
+/// Prints the results and writes the files; `saved` is what became of the record's own file. One file that
+/// cannot be written does not cost the others.
+///
+/// # Errors
+/// The first of what went wrong; the others are told on standard error.
+pub(super) fn write_outputs(
+    args: &BenchArgs,
+    format: Format,
+    record: &Record,
+    saved: Result<(), CommandError>,
+) -> Result<(), CommandError> {
     let view = View {
         all_syscalls: args.output.all,
         peers: args.output.peers,
         header: false,
         ..terminal::view()
     };
-    print(&render::render(record, format, &view)?)?;
+    let mut done = vec![
+        print(&render::render(record, format, &view)?).map_err(CommandError::from),
+        saved,
+    ];
     for (path, format) in [
         (&args.output.export_markdown, Format::Markdown),
         (&args.output.export_csv, Format::Csv),
@@ -126,15 +139,20 @@ pub(super) fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -
                 ..View::default()
             },
         )?;
-        write(path, &text)?;
+        done.push(write(path, &text));
     }
     if let Some(path) = &args.output.export_svg {
         match render::plot::svg(record) {
-            Some(picture) => write(path, &picture)?,
+            Some(picture) => done.push(write(path, &picture)),
             None => warn("systally: --export-svg: nothing was timed, so there is nothing to draw"),
         }
     }
-    Ok(())
+    let mut errors = done.into_iter().filter_map(Result::err);
+    let first = errors.next();
+    for other in errors {
+        warn(&format!("systally: {}", describe(&other.error)));
+    }
+    first.map_or(Ok(()), Err)
 }
 
 /// Writes a file, or standard output for `-`.

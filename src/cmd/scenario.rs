@@ -110,8 +110,12 @@ pub(super) fn run(args: &BenchArgs, name: &str) -> CommandResult {
     if let Some(path) = file(args.output.output.as_deref()) {
         saved = wire::save(&record, path);
     }
-    write_outputs(args, form(&args.output), &record)?;
-    saved?;
+    write_outputs(
+        args,
+        form(&args.output),
+        &record,
+        saved.map_err(CommandError::from),
+    )?;
     Ok(exit_code(&record, args.ignore_failure))
 }
 
