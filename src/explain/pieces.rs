@@ -24,7 +24,7 @@ fn sent(row: &Row<'_>) -> Option<Finding> {
     let talk = row.talk()?;
     let turns = talk.turns();
     // A pipeline sends several commands before it reads, and has a rule of its own.
-    if row.result.axes.pipeline > 1 || turns < 2 || talk.turns_with_several_sends * 2 < turns {
+    if row.result.axes.pipeline > 1 || turns < 2 || talk.turns_with_several_sends.saturating_mul(2) < turns {
         return None;
     }
     let counted_program = row.record.kind == Kind::Count;
@@ -55,7 +55,7 @@ fn sent(row: &Row<'_>) -> Option<Finding> {
 fn replies(row: &Row<'_>) -> Option<Finding> {
     let talk = row.talk()?;
     let turns = talk.turns();
-    if talk.full_receives < 2 || talk.full_receives * 2 < turns {
+    if talk.full_receives < 2 || talk.full_receives.saturating_mul(2) < turns {
         return None;
     }
     let each = 1.0 + talk.full_receives as f64 / turns.max(1) as f64;

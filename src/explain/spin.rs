@@ -39,7 +39,7 @@ fn asking(row: &Row<'_>) -> Option<Finding> {
                 "{} times in a row a wait with time-out 0 reported nothing: the program asks in a loop where it could wait",
                 Grouped(talk.longest_poll_streak)
             ))
-    } else if tries >= MANY && tries >= 10 * turns {
+    } else if tries >= MANY && tries >= turns.saturating_mul(10) {
         finding
             .with("empty_receives", empty)
             .with("waits", waits)

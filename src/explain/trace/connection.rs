@@ -274,7 +274,7 @@ fn never_closed(trace: &Trace<'_>) -> Option<Finding> {
     let closed: u64 = peer.closed_after.iter().sum::<u64>() + peer.closed_by_peer;
     // A connection or two for each of many processes pile up nowhere.
     let processes = trace.imported.processes.unwrap_or(1).max(1);
-    if begun < 20 || closed * 10 > begun || begun < 10 * processes {
+    if begun < 20 || closed.saturating_mul(10) > begun || begun < processes.saturating_mul(10) {
         return None;
     }
     let rate = trace

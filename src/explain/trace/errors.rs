@@ -132,7 +132,7 @@ fn errors(table: &Table<'_>) -> Vec<Finding> {
                 }
             }
         }
-        let named: u64 = row.errnos.values().sum();
+        let named: u64 = row.errnos.values().fold(0, |sum: u64, n| sum.saturating_add(*n));
         if failed > named {
             expected.extend(guess(table, row, failed - named));
         }

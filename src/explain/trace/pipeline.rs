@@ -80,7 +80,10 @@ fn three_numbers(trace: &Trace<'_>) -> Option<Finding> {
     let ops = trace.imported.ops.filter(|ops| *ops >= 10)?;
     let trips: u64 = trace.peers().map(|(_, peer)| peer.turns).sum();
     let depth = trace.peers().map(|(_, peer)| peer.deepest_pipeline).max()?;
-    let calls: u64 = trace.tables().map(|table| table.table.sum_calls()).sum();
+    let calls: u64 = trace
+        .tables()
+        .map(|table| table.table.sum_calls())
+        .fold(0, u64::saturating_add);
     if trips == 0 || depth == 0 {
         return None;
     }

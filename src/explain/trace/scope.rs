@@ -111,7 +111,7 @@ fn forbidden(trace: &Trace<'_>) -> Option<Finding> {
     Some(
         trace
             .finding("NO_PTRACE", Severity::Error)
-            .with("calls", trace.tables().map(|table| table.table.sum_calls()).sum::<u64>())
+            .with("calls", trace.tables().map(|table| table.table.sum_calls()).fold(0, u64::saturating_add))
             .says(format!("one text, several causes: {refusal}"))
             .try_next(
                 "in a container --cap-add=SYS_PTRACE, and a seccomp or AppArmor profile that allows ptrace; on a host \

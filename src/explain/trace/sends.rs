@@ -36,7 +36,10 @@ fn log(trace: &Trace<'_>) -> Option<Finding> {
         .peers()
         .max_by_key(|(_, peer)| peer.turns_with_several_sends)?;
     // Several commands before a reply are a pipeline, which has its own rule.
-    if peer.turns == 0 || peer.turns_with_several_sends * 2 < peer.turns || peer.deepest_pipeline > 1 {
+    if peer.turns == 0
+        || peer.turns_with_several_sends.saturating_mul(2) < peer.turns
+        || peer.deepest_pipeline > 1
+    {
         return None;
     }
     Some(
@@ -64,7 +67,7 @@ fn of_table(table: &Table<'_>) -> Option<Finding> {
     let ops = table.ops()?;
     let sends = ops.per_op(table.sends());
     // Without the number of operations a server that answers in batches looks the same.
-    let waits = table.waits() > 0 && table.waits() * 2 > table.good_receives();
+    let waits = table.waits() > 0 && table.waits().saturating_mul(2) > table.good_receives();
     if !(1.5..=16.0).contains(&sends) || ops.count < 2 || !(ops.known || waits) {
         return None;
     }
@@ -106,7 +109,7 @@ impl Rule for ReplyInPieces {
 
 fn replies(trace: &Trace<'_>) -> Option<Finding> {
     let (name, peer) = trace.peers().max_by_key(|(_, peer)| peer.full_receives)?;
-    if peer.full_receives < 2 || peer.full_receives * 2 < peer.turns {
+    if peer.full_receives < 2 || peer.full_receives.saturating_mul(2) < peer.turns {
         return None;
     }
     let each = peer.receives as f64 / peer.turns.max(1) as f64;

@@ -41,8 +41,8 @@ fn server(table: &Table<'_>) -> Option<Finding> {
             true,
         ),
         None => {
-            let equal = writes.abs_diff(good) * 20 <= writes.max(good);
-            let busy = table.waits() * 10 <= good && table.calls(WAITS) > 0;
+            let equal = writes.abs_diff(good).saturating_mul(20) <= writes.max(good);
+            let busy = table.waits().saturating_mul(10) <= good && table.calls(WAITS) > 0;
             (equal && busy && good >= 100, false)
         }
     };

@@ -109,7 +109,9 @@ fn open_files(trace: &Trace<'_>) -> Option<Finding> {
     let needed = DEFAULT_CLIENTS + RESERVED;
     if hard.unwrap_or(soft) >= needed
         && soft >= 1024
-        && trace.value("fds_now").is_none_or(|now| now * 10 < soft * 8)
+        && trace
+            .value("fds_now")
+            .is_none_or(|now| now.saturating_mul(10) < soft.saturating_mul(8))
     {
         return None;
     }
