@@ -422,7 +422,14 @@ fn threads_that_are_made_in_a_burst_are_all_let_go() {
                 .wait(Some(Duration::from_millis(20)), &|| false)
                 .unwrap();
             let outcome = attachment.detach().unwrap();
-            assert!(outcome.tallies.known().is_some(), "{kind}: {:?}", outcome.tallies);
+            // In a burst the kernel may refuse bpf the memory of a new thread; then there is no count, and it
+            // says so.
+            if let Some(why) = outcome.tallies.reason() {
+                assert!(
+                    kind == EngineKind::Bpf && why.contains("could not be followed"),
+                    "{kind}: {why}"
+                );
+            }
         }
         assert_free(guest.pid());
         guest.finish();

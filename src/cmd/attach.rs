@@ -66,7 +66,11 @@ pub(super) fn run(args: &CountArgs, request: &Request, mut watch: Option<Watch>)
     let served = watch.map(Watch::end);
     let elapsed = Nanos::from(began.elapsed());
     let finished = finished(args, &wanted, &names, attachment, elapsed, served)?;
-    let unknown_ops = args.server.is_some() && finished.ops.is_none();
+    // A server that got nothing to do is an answer; one that gave none is not.
+    let unknown_ops = finished
+        .served
+        .as_ref()
+        .is_some_and(|served| served.view.known().is_none());
     let incomplete = unknown_ops
         || ["refused", "missing"]
             .iter()
