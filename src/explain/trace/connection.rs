@@ -64,7 +64,7 @@ fn refused(trace: &Trace<'_>) -> Option<Finding> {
         .and_then(|facts| facts.so_errors.get("ECONNREFUSED"))
         .copied()
         .unwrap_or(0);
-    if at_once + later == 0 {
+    if at_once.saturating_add(later) == 0 {
         return None;
     }
     let to = trace
@@ -94,7 +94,7 @@ fn refused(trace: &Trace<'_>) -> Option<Finding> {
         (
             format!(
                 "{} refused by {to}: nothing listens there{hidden}",
-                plural(at_once + later, "connection")
+                plural(at_once.saturating_add(later), "connection")
             ),
             "look whether the server runs and listens on that address; on a BSD or macOS a full queue of a UNIX socket is \
              refused like this as well",
@@ -110,7 +110,7 @@ fn refused(trace: &Trace<'_>) -> Option<Finding> {
                     Severity::Error
                 },
             )
-            .with("refused", at_once + later)
+            .with("refused", at_once.saturating_add(later))
             .with("told_by_so_error", later)
             .with("address", to)
             .says(says)
@@ -142,12 +142,10 @@ impl Rule for ConnectTimedOut {
 }
 
 fn connect_timed_out(trace: &Trace<'_>) -> Option<Finding> {
-    let failed = trace.errno(&["connect"], "ETIMEDOUT")
-        + trace
-            .facts()
-            .and_then(|f| f.so_errors.get("ETIMEDOUT"))
-            .copied()
-            .unwrap_or(0);
+    let later = trace.facts().and_then(|facts| facts.so_errors.get("ETIMEDOUT"));
+    let failed = trace
+        .errno(&["connect"], "ETIMEDOUT")
+        .saturating_add(later.copied().unwrap_or(0));
     // SYN retries come after 1, 3 and 7 s, on kernels since 6.5 after each second at first.
     let slow = trace.peers().find(|(_, peer)| {
         peer.longest_connect.is_some_and(|longest| {
@@ -210,10 +208,13 @@ impl Rule for PerOperation {
 }
 
 fn per_operation(table: &Table<'_>) -> Option<Finding> {
-    let from_log = table
-        .trace
-        .facts()
-        .map(|_| table.trace.peers().map(|(_, peer)| peer.connections()).sum());
+    let from_log = table.trace.facts().map(|_| {
+        table
+            .trace
+            .peers()
+            .map(|(_, peer)| peer.connections())
+            .fold(0u64, u64::saturating_add)
+    });
     let connects: u64 = from_log.unwrap_or_else(|| table.connects());
     let ops = table.ops()?;
     let rate = ops.per_op(connects);
@@ -227,7 +228,11 @@ fn per_operation(table: &Table<'_>) -> Option<Finding> {
             (rate >= 0.5).then(|| format!("{rate:.1} {call}"))
         })
         .collect();
-    let unused: u64 = table.trace.peers().map(|(_, peer)| peer.closed_after[0]).sum();
+    let unused: u64 = table
+        .trace
+        .peers()
+        .map(|(_, peer)| peer.closed_after[0])
+        .fold(0u64, u64::saturating_add);
     let mut finding = table
         .finding("CONNECTION_PER_OPERATION", Severity::Warning)
         .with("connects", connects)
@@ -271,7 +276,10 @@ impl Rule for NeverClosed {
 fn never_closed(trace: &Trace<'_>) -> Option<Finding> {
     let (name, peer) = trace.peers().max_by_key(|(_, peer)| peer.connections())?;
     let begun = peer.connections();
-    let closed: u64 = peer.closed_after.iter().sum::<u64>() + peer.closed_by_peer;
+    let closed: u64 = peer
+        .closed_after
+        .iter()
+        .fold(peer.closed_by_peer, |sum, n| sum.saturating_add(*n));
     // A connection or two for each of many processes pile up nowhere.
     let processes = trace.imported.processes.unwrap_or(1).max(1);
     if begun < 20 || closed.saturating_mul(10) > begun || begun < processes.saturating_mul(10) {
@@ -332,7 +340,10 @@ fn closed_idle(trace: &Trace<'_>) -> Option<Finding> {
     if trace.facts()?.accepts.accepted > 0 {
         return None;
     }
-    let idle: u64 = trace.peers().map(|(_, peer)| peer.closed_idle).sum();
+    let idle: u64 = trace
+        .peers()
+        .map(|(_, peer)| peer.closed_idle)
+        .fold(0u64, u64::saturating_add);
     if idle == 0 {
         return None;
     }

@@ -133,7 +133,7 @@ fn share(table: &Table<'_>) -> Option<Finding> {
         .flat_map(|row| &row.errnos)
         .filter(|(errno, _)| bare(errno) == "ENOENT")
         .map(|(_, n)| *n)
-        .sum();
+        .fold(0u64, u64::saturating_add);
     Some(
         table
             .finding("FILE_CALLS", Severity::Info)

@@ -75,7 +75,7 @@ fn accept(trace: &Trace<'_>) -> Option<Finding> {
     let accepts = trace.facts().map(|facts| &facts.accepts);
     let unread = accepts.map_or(0, |accepts| accepts.closed_unread);
     let accepted = accepts.map_or(0, |accepts| accepts.accepted);
-    let spare = unread >= 3 && unread * 2 >= accepted;
+    let spare = unread >= 3 && unread.saturating_mul(2) >= accepted;
     if refused == 0 && !spare {
         return None;
     }
@@ -139,7 +139,7 @@ fn file_max(trace: &Trace<'_>) -> Option<Finding> {
         .unwrap_or(0);
     let (used, most) = (trace.value("file_nr"), trace.value("file_max"));
     let full = matches!((used, most), (Some(used), Some(most)) if used as f64 >= most as f64 * 0.95);
-    if failed + said == 0 && !full {
+    if failed.saturating_add(said) == 0 && !full {
         return None;
     }
     let of = match (used, most) {
@@ -157,7 +157,7 @@ fn file_max(trace: &Trace<'_>) -> Option<Finding> {
     Some(
         trace
             .finding("SYSTEM_FILE_MAX", Severity::Error)
-            .with("failed", failed + said)
+            .with("failed", failed.saturating_add(said))
             .with_known("file_nr", used)
             .with_known("file_max", most)
             .says(format!(

@@ -237,7 +237,7 @@ impl<'a> Table<'a> {
     /// Whether the sends and receives of sockets are known by name. A program that uses `read` and
     /// `write` on sockets makes them for files as well, so those count only where sockets have no others.
     fn talks_by_name(&self) -> bool {
-        self.calls(SOCKET_SENDS) + self.calls(SOCKET_RECEIVES) > 0
+        self.calls(SOCKET_SENDS) > 0 || self.calls(SOCKET_RECEIVES) > 0
     }
 
     /// Names of the calls that send.
@@ -296,7 +296,11 @@ impl<'a> Table<'a> {
         }
         // A peek that finds data is a receive as well; a reply follows at least one send.
         let replies = match self.trace.facts() {
-            Some(facts) => facts.peers.values().map(|peer| peer.turns).sum(),
+            Some(facts) => facts
+                .peers
+                .values()
+                .map(|peer| peer.turns)
+                .fold(0u64, u64::saturating_add),
             None if self.talks() => self.good_receives().min(self.sends()),
             None => 0,
         };

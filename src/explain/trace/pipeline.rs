@@ -60,7 +60,7 @@ fn log(trace: &Trace<'_>) -> Option<Finding> {
     let (name, peer) = trace.peers().max_by_key(|(_, peer)| peer.most_sends_in_turn)?;
     let sends = peer.most_sends_in_turn;
     let commands = peer.deepest_pipeline;
-    if sends < 4 || commands < 4 || sends * 10 < commands * 8 {
+    if sends < 4 || commands < 4 || sends.saturating_mul(10) < commands.saturating_mul(8) {
         return None;
     }
     Some(
@@ -78,7 +78,10 @@ fn log(trace: &Trace<'_>) -> Option<Finding> {
 /// Operations, round trips and calls: three numbers that are not the same.
 fn three_numbers(trace: &Trace<'_>) -> Option<Finding> {
     let ops = trace.imported.ops.filter(|ops| *ops >= 10)?;
-    let trips: u64 = trace.peers().map(|(_, peer)| peer.turns).sum();
+    let trips: u64 = trace
+        .peers()
+        .map(|(_, peer)| peer.turns)
+        .fold(0u64, u64::saturating_add);
     let depth = trace.peers().map(|(_, peer)| peer.deepest_pipeline).max()?;
     let calls: u64 = trace
         .tables()
@@ -121,7 +124,7 @@ fn two_runs(trace: &Trace<'_>) -> Option<Finding> {
         .filter(|i| sends(*i) > Some(0))
         .min_by_key(|i| sends(*i))?;
     let (many, few) = (sends(most)?, sends(least)?);
-    if tables.len() < 2 || few == 0 || many < few * 5 || many < 20 {
+    if tables.len() < 2 || few == 0 || many < few.saturating_mul(5) || many < 20 {
         return None;
     }
     let name = tables[most].send_names();
@@ -140,7 +143,7 @@ fn two_runs(trace: &Trace<'_>) -> Option<Finding> {
                  (for instance 100 queued commands), the first does not batch its pipeline",
                 tables[most].table.label,
                 tables[least].table.label,
-                many + few
+                many.saturating_add(few)
             ))
             .try_next(NEXT),
     )

@@ -35,10 +35,22 @@ fn calls(trace: &Trace<'_>) -> Option<Finding> {
         .peers()
         .find(|(_, peer)| peer.connects.contains_key("EADDRNOTAVAIL"));
     let peers: Vec<_> = trace.peers().collect();
-    let once: u64 = peers.iter().map(|(_, peer)| peer.closed_after[1]).sum();
-    let unused: u64 = peers.iter().map(|(_, peer)| peer.closed_after[0]).sum();
-    let more: u64 = peers.iter().map(|(_, peer)| peer.closed_after[2]).sum();
-    let attempts: u64 = peers.iter().map(|(_, peer)| peer.connect_attempts()).sum();
+    let once: u64 = peers
+        .iter()
+        .map(|(_, peer)| peer.closed_after[1])
+        .fold(0u64, u64::saturating_add);
+    let unused: u64 = peers
+        .iter()
+        .map(|(_, peer)| peer.closed_after[0])
+        .fold(0u64, u64::saturating_add);
+    let more: u64 = peers
+        .iter()
+        .map(|(_, peer)| peer.closed_after[2])
+        .fold(0u64, u64::saturating_add);
+    let attempts: u64 = peers
+        .iter()
+        .map(|(_, peer)| peer.connect_attempts())
+        .fold(0u64, u64::saturating_add);
     let to = peer
         .map(|(name, _)| name)
         .filter(|name| *name != UNKNOWN_PEER)

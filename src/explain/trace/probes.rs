@@ -90,7 +90,7 @@ fn asked(table: &Table<'_>) -> Option<Finding> {
     let facts = table.trace.facts()?;
     let checks = Commands::checks(&facts.commands.sent);
     let working = Commands::working(&facts.commands.sent);
-    if checks == 0 || working == 0 || checks * 10 < working * 4 {
+    if checks == 0 || working == 0 || checks.saturating_mul(10) < working.saturating_mul(4) {
         return None;
     }
     let rate = checks as f64 / working.max(1) as f64;
@@ -118,7 +118,11 @@ fn readiness(table: &Table<'_>) -> Option<Finding> {
             4,
         )
     } else {
-        let checks: u64 = table.trace.peers().map(|(_, peer)| peer.readiness_checks).sum();
+        let checks: u64 = table
+            .trace
+            .peers()
+            .map(|(_, peer)| peer.readiness_checks)
+            .fold(0u64, u64::saturating_add);
         (
             checks,
             format!(
@@ -159,7 +163,11 @@ fn options(table: &Table<'_>) -> Option<Finding> {
     let ops = table.ops()?;
     let connects = ops.per_op(table.connects());
     let count = match table.trace.facts() {
-        Some(_) => table.trace.peers().map(|(_, peer)| peer.options_in_use).sum(),
+        Some(_) => table
+            .trace
+            .peers()
+            .map(|(_, peer)| peer.options_in_use)
+            .fold(0u64, u64::saturating_add),
         // fcntl and ioctl of a table may be on any descriptor.
         None => table.calls(&["setsockopt"]),
     };

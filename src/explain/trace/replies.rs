@@ -30,7 +30,7 @@ fn replies(trace: &Trace<'_>) -> Vec<Finding> {
     };
     let mut others = Vec::new();
     let mut out = Vec::new();
-    let mut count = 0;
+    let mut count: u64 = 0;
     for (reply, n) in &facts.error_replies {
         let lower = reply.to_lowercase();
         if lower.contains("max number of clients") || lower.contains("too many open connections") {
@@ -61,7 +61,7 @@ fn replies(trace: &Trace<'_>) -> Vec<Finding> {
                     .try_next("the password or the ACL user of the client"),
             );
         } else {
-            count += n;
+            count = count.saturating_add(*n);
             others.push(format!("{n} x {reply}"));
         }
     }

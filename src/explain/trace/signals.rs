@@ -41,8 +41,8 @@ fn of_trace(trace: &Trace<'_>) -> Vec<Finding> {
                         .errnos
                         .iter()
                         .filter(|(errno, _)| errno.starts_with("ERESTART"))
-                        .map(|(_, n)| n)
-                        .sum();
+                        .map(|(_, n)| *n)
+                        .fold(0u64, u64::saturating_add);
                     (restarts > 0).then(|| {
                         let by = if signals.is_empty() {
                             "a signal".to_owned()

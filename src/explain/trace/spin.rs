@@ -117,7 +117,7 @@ fn asking(trace: &Trace<'_>) -> Option<Finding> {
 
 fn stale(trace: &Trace<'_>) -> Option<Finding> {
     let errors = &trace.facts()?.epoll_ctl_errors;
-    let total: u64 = errors.values().sum();
+    let total: u64 = errors.values().copied().fold(0u64, u64::saturating_add);
     if total < 3 {
         return None;
     }

@@ -146,8 +146,8 @@ impl Commands {
         commands
             .iter()
             .filter(|(name, _)| works(name))
-            .map(|(_, n)| n)
-            .sum()
+            .map(|(_, n)| *n)
+            .fold(0u64, u64::saturating_add)
     }
 
     /// PINGs and ECHOs.
@@ -155,8 +155,8 @@ impl Commands {
         commands
             .iter()
             .filter(|(name, _)| is_check(name))
-            .map(|(_, n)| n)
-            .sum()
+            .map(|(_, n)| *n)
+            .fold(0u64, u64::saturating_add)
     }
 }
 
@@ -245,13 +245,17 @@ pub struct Peer {
 impl Peer {
     /// Connections begun, whatever came of them.
     pub fn connect_attempts(&self) -> u64 {
-        self.connects.values().sum()
+        self.connects.values().copied().fold(0u64, u64::saturating_add)
     }
 
     /// Connections that did not fail at once.
     pub fn connections(&self) -> u64 {
         let begun = |(result, _): &(&String, &u64)| matches!(result.as_str(), "ok" | "EINPROGRESS");
-        self.connects.iter().filter(begun).map(|(_, n)| n).sum()
+        self.connects
+            .iter()
+            .filter(begun)
+            .map(|(_, n)| *n)
+            .fold(0u64, u64::saturating_add)
     }
 }
 
