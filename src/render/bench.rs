@@ -159,6 +159,9 @@ fn speed<'a>(rows: &[StrategyResult]) -> Vec<Source<'a>> {
         Measured::Known(Cell::number(timed.ops_per_s.median, Style::Rate))
     }));
     sources.push(Source::timed("±95%", "", |timed, _| {
+        if timed.rounds.len() < 2 {
+            return Measured::NotMeasured("one round alone has no spread".to_owned());
+        }
         let error = timed.ops_per_s.relative_error();
         Measured::from_option(error, "the median is zero, so the interval is no share of it")
             .map(|error| Cell::number(error, Style::Percent))

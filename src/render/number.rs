@@ -69,17 +69,18 @@ pub(super) fn range(low: Number, high: Number) -> String {
     }
 }
 
-/// An interval around a factor: the median and how far the farther end is (`0.42 ±0.01`).
+/// An interval around a factor: the median and how far the farther end is (`0.42 ±0.01`), or the
+/// median alone where there is only one value.
 pub(super) fn spread(interval: &Interval) -> String {
     let half = interval.half_width();
     let decimals = decimals_of_factor(interval.median);
     // One more where it would read as no width at all.
     let rounds_to_none = half * 10_f64.powi(decimals as i32) < 0.5;
-    let half_decimals = if half == 0.0 {
-        0
-    } else {
-        decimals + usize::from(rounds_to_none)
-    };
+    // A single round has no width to show.
+    if half == 0.0 {
+        return factor(interval.median);
+    }
+    let half_decimals = decimals + usize::from(rounds_to_none);
     format!("{} ±{half:.half_decimals$}", factor(interval.median))
 }
 
