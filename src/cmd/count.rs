@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,8 @@ use super::{Code, CommandError, CommandResult, WithCode, warn};
 
 /// How long descendants that have outlived the program may take to end after TERM or HUP.
 const TERM_PATIENCE: Duration = Duration::from_secs(3);
+/// How often to look whether the program has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Above the options for programs that run already.
 const ATTACH: &str = "Running programs";
@@ -394,8 +397,8 @@ pub(super) fn engine_error(error: EngineError) -> CommandError {
 /// Passes on what was sent to systally alone. What the terminal sends (Ctrl-C, Ctrl-\) reaches the
 /// program by itself, and systally only stays to print the table.
 ///
-/// When the program has ended and only what it left behind is still counted, TERM and HUP go to all of
-/// that, and what does not end by it is killed: nobody else would end it, and the table waits for it.
+/// When the program has ended, then or by that signal, TERM and HUP go to all that it left behind and is still
+/// counted, and what does not end by it is killed: nobody else would end it, and the table waits for it.
 ///
 /// # Errors
 /// When no thread can be started for it.
@@ -404,6 +407,7 @@ fn forward(
     targets: Vec<PidFd>,
     everything: Order,
 ) -> Result<signal_hook::iterator::Handle, CommandError> {
+    let targets = Arc::new(targets);
     let handle = signals.handle();
     let pass_on = move || {
         for number in signals.forever() {
@@ -414,20 +418,24 @@ fn forward(
             if from_terminal {
                 continue;
             }
-            let mut reached = false;
-            for target in &targets {
-                reached |= target.signal(number).is_ok();
+            for target in targets.iter() {
+                // One that has ended is no error; what it left behind is seen to below.
+                let _ = target.signal(number);
             }
-            if !reached && matches!(number, SIGTERM | SIGHUP | SIGINT) {
-                everything.signal_all(number);
-                let last = everything.clone();
-                let kill = move || {
+            if matches!(number, SIGTERM | SIGHUP | SIGINT) {
+                let (program, left) = (Arc::clone(&targets), everything.clone());
+                let end = move || {
+                    // Until it is reaped, a signal can still be sent to it. It may take its time to end.
+                    while program.iter().any(|target| target.signal(0).is_ok()) {
+                        thread::sleep(LOOK_EVERY);
+                    }
+                    left.signal_all(number);
                     thread::sleep(TERM_PATIENCE);
-                    last.signal_all(libc::SIGKILL);
+                    left.signal_all(libc::SIGKILL);
                 };
                 // Without room for a thread nobody waits.
-                if thread::Builder::new().spawn(kill).is_err() {
-                    everything.signal_all(libc::SIGKILL);
+                if thread::Builder::new().spawn(end).is_err() {
+                    everything.signal_all(number);
                 }
             }
         }

@@ -46,7 +46,12 @@ fn check(row: &Row<'_>) -> Option<Finding> {
     Some(
         Finding::about(row, "CGROUP_OOM", Severity::Error)
             .with("killed", of_group.max(of_machine))
-            .explains(row.symptoms().values().map(|seen| seen.count).sum::<u64>())
+            .explains(
+                row.symptoms()
+                    .values()
+                    .map(|seen| seen.count)
+                    .fold(0u64, u64::saturating_add),
+            )
             .with_known("exit", failure.exit.as_deref())
             .says(format!(
                 "the kernel killed the server because the memory {whose} was used up"

@@ -296,7 +296,7 @@ impl Importer for DtrussLog {
         if !counted.is_empty() {
             imported.notes.push(format!(
                 "the table at the end counts {} calls of the same run; the rows here are the log's",
-                counted.values().sum::<u64>()
+                counted.values().copied().fold(0u64, u64::saturating_add)
             ));
         }
         imported

@@ -427,7 +427,7 @@ fn finish(imported: &mut Imported) {
             .iter()
             .flat_map(|t| &t.rows)
             .map(|r| r.unfinished)
-            .sum();
+            .fold(0u64, u64::saturating_add);
     }
     let zero_time = |t: &ImportedTable| t.sum_time() == Some(Nanos(0)) && t.sum_calls() > 0;
     if imported.time_kind != TimeKind::None && imported.tables.iter().any(zero_time) {

@@ -111,7 +111,10 @@ impl Names {
 
     /// All calls begun.
     pub(super) fn total(&self) -> u64 {
-        self.counts.iter().map(|c| c.calls).sum()
+        self.counts
+            .iter()
+            .map(|c| c.calls)
+            .fold(0u64, u64::saturating_add)
     }
 
     /// Whether any call has a duration.

@@ -106,7 +106,8 @@ impl Importer for PerfTraceSummary {
                 }
             } else if let (Some(call), Some((errno, n))) = (&last, errno_count(trimmed)) {
                 if let Some(row) = rows.of(call, None) {
-                    *row.errnos.entry(errno).or_default() += n;
+                    let sum = row.errnos.entry(errno).or_default();
+                    *sum = sum.saturating_add(n);
                 }
             } else if let Some(n) = lost_events(trimmed) {
                 lost = lost.saturating_add(n);

@@ -53,14 +53,15 @@ impl Rows {
             return false;
         };
         have.calls = both(have.calls, row.calls, u64::saturating_add);
-        have.unfinished += row.unfinished;
+        have.unfinished = have.unfinished.saturating_add(row.unfinished);
         have.errors = both(have.errors, row.errors, u64::saturating_add);
         have.time = both(have.time, row.time, |a, b| a + b);
         have.wall = both(have.wall, row.wall, |a, b| a + b);
         have.shortest = both(have.shortest, row.shortest, std::cmp::min);
         have.longest = both(have.longest, row.longest, std::cmp::max);
         for (errno, n) in row.errnos {
-            *have.errnos.entry(errno).or_default() += n;
+            let sum = have.errnos.entry(errno).or_default();
+            *sum = sum.saturating_add(n);
         }
         true
     }

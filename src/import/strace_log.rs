@@ -583,7 +583,7 @@ impl Session {
                 .tables
                 .iter()
                 .map(ImportedTable::total_calls)
-                .sum();
+                .fold(0u64, u64::saturating_add);
             imported.notes.push(format!(
                 "the strace -c table in this file counts {counted} calls, the log has {total}; the rows here are the \
                  log's (strace before 7.1 leaves calls without a name out of its tables)"

@@ -36,10 +36,13 @@ impl Rule for Probes {
 
 fn liveness(table: &Table<'_>) -> Option<Finding> {
     let ops = table.ops()?;
-    let peeks = table
-        .trace
-        .facts()
-        .map(|_| table.trace.peers().map(|(_, peer)| peer.peeks).sum::<u64>());
+    let peeks = table.trace.facts().map(|_| {
+        table
+            .trace
+            .peers()
+            .map(|(_, peer)| peer.peeks)
+            .fold(0u64, u64::saturating_add)
+    });
     let (probes, says) = match peeks {
         Some(peeks) => (
             peeks,

@@ -96,8 +96,8 @@ impl Collector {
             }
         }
         state.sends += 1;
-        state.commands += commands;
-        state.carried += commands;
+        state.commands = state.commands.saturating_add(commands);
+        state.carried = state.carried.saturating_add(commands);
         let end = call.at.map(|at| at.saturating_add(call.took.unwrap_or(0)));
         state.sent_at = end;
         state.wait_mark = wait_clock;
@@ -111,10 +111,10 @@ impl Collector {
         let depth = state.commands;
         self.payload = buffer;
         if let Some(peer) = self.peer(peer_id) {
-            peer.sends += 1;
-            peer.sent_bytes += bytes;
+            peer.sends = peer.sends.saturating_add(1);
+            peer.sent_bytes = peer.sent_bytes.saturating_add(bytes);
             peer.largest_send = peer.largest_send.max(bytes);
-            peer.commands += commands;
+            peer.commands = peer.commands.saturating_add(commands);
             peer.deepest_pipeline = peer.deepest_pipeline.max(depth);
             peer.without_nodelay += u64::from(missing_nodelay && !peer.unix);
         }
@@ -142,7 +142,7 @@ impl Collector {
             } else {
                 1
             };
-            peer.sends += messages;
+            peer.sends = peer.sends.saturating_add(messages);
         }
     }
 
@@ -252,7 +252,7 @@ impl Collector {
                 payload::commands(&buffer, |name, _| count(&mut facts.commands.received, name)).commands;
             if commands > 0 {
                 state.role = Role::Server;
-                state.carried += commands;
+                state.carried = state.carried.saturating_add(commands);
                 self.facts.commands.cut_payloads += u64::from(cut);
             }
         } else if let Some(reply) = payload::error_reply(&buffer) {
@@ -269,7 +269,7 @@ impl Collector {
             (state.sends, wait)
         });
         if turn.is_some() && state.role == Role::Unknown {
-            state.carried += 1;
+            state.carried = state.carried.saturating_add(1);
         }
         state.sends = 0;
         state.commands = 0;
@@ -279,7 +279,7 @@ impl Collector {
         if let Some(peer) = self.peer(peer_id) {
             peer.receives += 1;
             peer.received_bytes += bytes;
-            peer.commands += commands;
+            peer.commands = peer.commands.saturating_add(commands);
             if bytes >= 4096 && buffer_size == Some(bytes) {
                 peer.full_receives += 1;
                 peer.full_buffer = peer.full_buffer.max(bytes);
