@@ -721,7 +721,9 @@ fn a_control_connection_that_was_closed_is_opened_again() {
     let Some(mut server) = private() else { return };
     let before = server.snapshot().unwrap();
     let mut raw = Raw::tcp(&server);
-    assert_eq!(raw.ask("CLIENT KILL TYPE normal SKIPME yes"), ":1");
+    // The control connection; Redis may not have noticed yet that one of the start is closed.
+    let killed = raw.ask("CLIENT KILL TYPE normal SKIPME yes");
+    assert!(matches!(killed.as_str(), ":1" | ":2"), "{killed}");
     let view = server
         .snapshot()
         .unwrap()
