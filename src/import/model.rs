@@ -374,7 +374,8 @@ pub(crate) mod seconds {
         let seconds = Option::<f64>::deserialize(input)?;
         match seconds {
             None => Ok(None),
-            Some(s) if s.is_finite() && (0.0..=1.8e10).contains(&s) => {
+            // As long as 2^64 ns, which a file may well claim; the cast stops there.
+            Some(s) if s.is_finite() && (0.0..=1.8447e10).contains(&s) => {
                 Ok(Some(Nanos((s * 1e9).round() as u64)))
             }
             Some(s) => Err(serde::de::Error::custom(format!("{s} is not a span of seconds"))),
