@@ -3,6 +3,7 @@
 use super::finding::{Doc, Finding, Rule, Severity};
 use super::row::Row;
 use crate::record::{FailureKind, Record};
+use crate::units::total;
 
 pub(super) struct CgroupOom;
 
@@ -46,12 +47,7 @@ fn check(row: &Row<'_>) -> Option<Finding> {
     Some(
         Finding::about(row, "CGROUP_OOM", Severity::Error)
             .with("killed", of_group.max(of_machine))
-            .explains(
-                row.symptoms()
-                    .values()
-                    .map(|seen| seen.count)
-                    .fold(0u64, u64::saturating_add),
-            )
+            .explains(total(row.symptoms().values().map(|seen| seen.count)))
             .with_known("exit", failure.exit.as_deref())
             .says(format!(
                 "the kernel killed the server because the memory {whose} was used up"

@@ -10,6 +10,7 @@ use super::model::{Imported, ImportedTable, Row, TimeKind};
 use super::names::Names;
 use super::rows::Rows;
 use super::{Head, ImportError, ImportFormat, Importer, Sniff, lines, nothing_of, number, text};
+use crate::units::total;
 
 const MICROSECOND: u64 = 1_000;
 
@@ -296,7 +297,7 @@ impl Importer for DtrussLog {
         if !counted.is_empty() {
             imported.notes.push(format!(
                 "the table at the end counts {} calls of the same run; the rows here are the log's",
-                counted.values().copied().fold(0u64, u64::saturating_add)
+                total(counted.values().copied())
             ));
         }
         imported

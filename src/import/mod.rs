@@ -46,7 +46,7 @@ pub use input::open;
 pub use model::{Group, Imported, ImportedTable, ProcessCount, Row, Stated, TimeKind, UnknownLines};
 pub use record::into_record;
 
-use crate::units::Nanos;
+use crate::units::{Nanos, total};
 
 /// A map with a fast hash whose seed is new for every map, so that no file can be made to collide in it.
 type Map<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;
@@ -422,12 +422,7 @@ fn finish(imported: &mut Imported) {
         }
     }
     if imported.unfinished == 0 {
-        imported.unfinished = imported
-            .tables
-            .iter()
-            .flat_map(|t| &t.rows)
-            .map(|r| r.unfinished)
-            .fold(0u64, u64::saturating_add);
+        imported.unfinished = total(imported.tables.iter().flat_map(|t| &t.rows).map(|r| r.unfinished));
     }
     let zero_time = |t: &ImportedTable| t.sum_time() == Some(Nanos(0)) && t.sum_calls() > 0;
     if imported.time_kind != TimeKind::None && imported.tables.iter().any(zero_time) {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::facts::collect::Class;
 use super::model::Row;
 use super::{Map, text};
-use crate::units::Nanos;
+use crate::units::{Nanos, total};
 
 /// Names that one log may have; text that only looks like calls can have any number.
 const MOST_NAMES: usize = 4096;
@@ -111,10 +111,7 @@ impl Names {
 
     /// All calls begun.
     pub(super) fn total(&self) -> u64 {
-        self.counts
-            .iter()
-            .map(|c| c.calls)
-            .fold(0u64, u64::saturating_add)
+        total(self.counts.iter().map(|c| c.calls))
     }
 
     /// Whether any call has a duration.

@@ -11,7 +11,7 @@ use crate::record::{
     Status, StrategyResult,
 };
 use crate::tally::Abi;
-use crate::units::{Measured, Nanos, Ops};
+use crate::units::{Measured, Nanos, Ops, total};
 
 fn not<T>(why: &str) -> Measured<T> {
     Measured::NotMeasured(why.to_owned())
@@ -131,9 +131,7 @@ fn counted(imported: &Imported, table: &ImportedTable) -> Counted {
             (_, None) => not("the number of operations is not known; --ops gives it"),
         }
     };
-    let over_peers = |of: fn(&super::facts::Peer) -> u64| {
-        facts.map(|f| f.peers.values().map(of).fold(0u64, u64::saturating_add))
-    };
+    let over_peers = |of: fn(&super::facts::Peer) -> u64| facts.map(|f| total(f.peers.values().map(of)));
     Counted {
         engine: format!("imported: {}", imported.format),
         ops,
@@ -148,8 +146,8 @@ fn counted(imported: &Imported, table: &ImportedTable) -> Counted {
         round_trips_per_op: per_op(over_peers(|p| p.turns)),
         sends_per_batch: Measured::from_option(
             facts.and_then(|f| {
-                let turns: u64 = f.peers.values().map(|p| p.turns).fold(0u64, u64::saturating_add);
-                let sends: u64 = f.peers.values().map(|p| p.sends).fold(0u64, u64::saturating_add);
+                let turns = total(f.peers.values().map(|p| p.turns));
+                let sends = total(f.peers.values().map(|p| p.sends));
                 (turns > 0).then(|| sends as f64 / turns as f64)
             }),
             "the format does not tell what was sent together",
@@ -191,7 +189,7 @@ fn counts(imported: &Imported, row: &Row) -> CallCounts {
         let sum: &mut u64 = into.entry(name.to_owned()).or_default();
         *sum = sum.saturating_add(*n);
     }
-    let named: u64 = row.errnos.values().copied().fold(0u64, u64::saturating_add);
+    let named = total(row.errnos.values().copied());
     let untold = row.errors.unwrap_or(0).saturating_sub(named);
     if untold > 0 {
         errors.insert(UNNAMED_ERRNO.to_owned(), untold);

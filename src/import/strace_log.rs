@@ -14,6 +14,7 @@ use super::names::{NameId, Names};
 use super::strace_summary::{Flavour, TableParser, Took, complaint_note};
 use super::{Head, ImportError, ImportFormat, Importer, Map, Sniff, lines, nothing_of, text};
 use crate::foreign::strace::{self as scan, Event, Outcome, Prefix, Stamp};
+use crate::units;
 
 /// Bytes of the first half of a call that are kept for the second.
 const HALF: usize = 4 << 10;
@@ -578,12 +579,7 @@ impl Session {
             stated: None,
         });
         if let Some(summary) = self.summary {
-            let counted: u64 = summary
-                .finish()
-                .tables
-                .iter()
-                .map(ImportedTable::total_calls)
-                .fold(0u64, u64::saturating_add);
+            let counted = units::total(summary.finish().tables.iter().map(ImportedTable::total_calls));
             imported.notes.push(format!(
                 "the strace -c table in this file counts {counted} calls, the log has {total}; the rows here are the \
                  log's (strace before 7.1 leaves calls without a name out of its tables)"

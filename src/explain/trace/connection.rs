@@ -5,6 +5,7 @@ use super::super::row::round2;
 use super::{Table, Trace, plural, traces};
 use crate::import::facts::UNKNOWN_PEER;
 use crate::record::Record;
+use crate::units::total;
 
 pub(super) struct UnixBacklog;
 pub(super) struct Refused;
@@ -208,13 +209,10 @@ impl Rule for PerOperation {
 }
 
 fn per_operation(table: &Table<'_>) -> Option<Finding> {
-    let from_log = table.trace.facts().map(|_| {
-        table
-            .trace
-            .peers()
-            .map(|(_, peer)| peer.connections())
-            .fold(0u64, u64::saturating_add)
-    });
+    let from_log = table
+        .trace
+        .facts()
+        .map(|_| total(table.trace.peers().map(|(_, peer)| peer.connections())));
     let connects: u64 = from_log.unwrap_or_else(|| table.connects());
     let ops = table.ops()?;
     let rate = ops.per_op(connects);
@@ -228,11 +226,7 @@ fn per_operation(table: &Table<'_>) -> Option<Finding> {
             (rate >= 0.5).then(|| format!("{rate:.1} {call}"))
         })
         .collect();
-    let unused: u64 = table
-        .trace
-        .peers()
-        .map(|(_, peer)| peer.closed_after[0])
-        .fold(0u64, u64::saturating_add);
+    let unused = total(table.trace.peers().map(|(_, peer)| peer.closed_after[0]));
     let mut finding = table
         .finding("CONNECTION_PER_OPERATION", Severity::Warning)
         .with("connects", connects)
@@ -340,10 +334,7 @@ fn closed_idle(trace: &Trace<'_>) -> Option<Finding> {
     if trace.facts()?.accepts.accepted > 0 {
         return None;
     }
-    let idle: u64 = trace
-        .peers()
-        .map(|(_, peer)| peer.closed_idle)
-        .fold(0u64, u64::saturating_add);
+    let idle = total(trace.peers().map(|(_, peer)| peer.closed_idle));
     if idle == 0 {
         return None;
     }

@@ -4,6 +4,7 @@ use super::super::finding::{Doc, Finding, Rule, Severity};
 use super::super::row::round2;
 use super::{Trace, traces};
 use crate::record::Record;
+use crate::units::total;
 
 pub(super) struct Dns;
 
@@ -31,14 +32,9 @@ impl Rule for Dns {
 fn lookups(trace: &Trace<'_>) -> Option<Finding> {
     let facts = trace.facts()?;
     let resolvers = || facts.peers.iter().filter(|(name, _)| name.ends_with(":53"));
-    let queries: u64 = resolvers()
-        .map(|(_, peer)| peer.sends)
-        .fold(0u64, u64::saturating_add);
+    let queries = total(resolvers().map(|(_, peer)| peer.sends));
     let files = facts.files.resolver_opens;
-    let connects: u64 = trace
-        .peers()
-        .map(|(_, peer)| peer.connect_attempts())
-        .fold(0u64, u64::saturating_add);
+    let connects = total(trace.peers().map(|(_, peer)| peer.connect_attempts()));
     // One connection may resolve once; a program's start reads the files once.
     let per_connection = connects.max(1);
     if queries < 2 && files < 4 || queries < per_connection && files < 2 * per_connection {

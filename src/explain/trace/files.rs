@@ -4,7 +4,7 @@ use super::super::finding::{Doc, Finding, Rule, Severity};
 use super::super::row::round2;
 use super::{Table, Trace, bare, traces};
 use crate::record::Record;
-use crate::units::Grouped;
+use crate::units::{self, Grouped};
 
 pub(super) struct Files;
 
@@ -127,13 +127,14 @@ fn share(table: &Table<'_>) -> Option<Finding> {
     if xdebug {
         what.push_str("; xdebug is loaded");
     }
-    let enoent: u64 = table
-        .rows()
-        .iter()
-        .flat_map(|row| &row.errnos)
-        .filter(|(errno, _)| bare(errno) == "ENOENT")
-        .map(|(_, n)| *n)
-        .fold(0u64, u64::saturating_add);
+    let enoent = units::total(
+        table
+            .rows()
+            .iter()
+            .flat_map(|row| &row.errnos)
+            .filter(|(errno, _)| bare(errno) == "ENOENT")
+            .map(|(_, n)| *n),
+    );
     Some(
         table
             .finding("FILE_CALLS", Severity::Info)

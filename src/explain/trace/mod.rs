@@ -38,6 +38,7 @@ use super::finding::{Finding, Rule, Severity};
 use crate::import::facts::{LogFacts, Peer};
 use crate::import::{ImportFormat, Imported, ImportedTable, Row};
 use crate::record::Record;
+use crate::units::total;
 
 /// The rules, in the order in which their findings are listed when they matter equally.
 pub(super) const RULES: &[&dyn Rule] = &[
@@ -296,11 +297,7 @@ impl<'a> Table<'a> {
         }
         // A peek that finds data is a receive as well; a reply follows at least one send.
         let replies = match self.trace.facts() {
-            Some(facts) => facts
-                .peers
-                .values()
-                .map(|peer| peer.turns)
-                .fold(0u64, u64::saturating_add),
+            Some(facts) => total(facts.peers.values().map(|peer| peer.turns)),
             None if self.talks() => self.good_receives().min(self.sends()),
             None => 0,
         };

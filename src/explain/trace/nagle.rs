@@ -5,7 +5,7 @@ use super::super::row::round2;
 use super::{Table, Trace, WAITS, ms, traces};
 use crate::import::TimeKind;
 use crate::record::Record;
-use crate::units::Nanos;
+use crate::units::{Nanos, total};
 
 pub(super) struct Nagle;
 
@@ -84,22 +84,10 @@ fn log(trace: &Trace<'_>) -> Option<Finding> {
                 .try_next("TCP_NODELAY (in PHP the stream context option tcp_nodelay), or one send for the whole request"),
         );
     }
-    let timed: u64 = tcp
-        .iter()
-        .map(|(_, peer)| peer.timed_turns)
-        .fold(0u64, u64::saturating_add);
-    let without: u64 = tcp
-        .iter()
-        .map(|(_, peer)| peer.without_nodelay)
-        .fold(0u64, u64::saturating_add);
-    let several: u64 = tcp
-        .iter()
-        .map(|(_, peer)| peer.turns_with_several_sends)
-        .fold(0u64, u64::saturating_add);
-    let near: u64 = tcp
-        .iter()
-        .map(|(_, peer)| peer.ack_waits_after_one)
-        .fold(0u64, u64::saturating_add);
+    let timed = total(tcp.iter().map(|(_, peer)| peer.timed_turns));
+    let without = total(tcp.iter().map(|(_, peer)| peer.without_nodelay));
+    let several = total(tcp.iter().map(|(_, peer)| peer.turns_with_several_sends));
+    let near = total(tcp.iter().map(|(_, peer)| peer.ack_waits_after_one));
     if timed == 0 {
         return (several > 0 && without > 0).then(|| {
             trace

@@ -4,7 +4,7 @@ use super::super::finding::{Doc, Finding, Rule, Severity};
 use super::super::row::round2;
 use super::{Trace, traces};
 use crate::record::Record;
-use crate::units::Grouped;
+use crate::units::{Grouped, total};
 
 pub(super) struct Pipeline;
 
@@ -78,10 +78,7 @@ fn log(trace: &Trace<'_>) -> Option<Finding> {
 /// Operations, round trips and calls: three numbers that are not the same.
 fn three_numbers(trace: &Trace<'_>) -> Option<Finding> {
     let ops = trace.imported.ops.filter(|ops| *ops >= 10)?;
-    let trips: u64 = trace
-        .peers()
-        .map(|(_, peer)| peer.turns)
-        .fold(0u64, u64::saturating_add);
+    let trips = total(trace.peers().map(|(_, peer)| peer.turns));
     let depth = trace.peers().map(|(_, peer)| peer.deepest_pipeline).max()?;
     let calls: u64 = trace
         .tables()

@@ -5,6 +5,7 @@ use super::{Trace, plural, traces};
 use crate::import::ImportFormat;
 use crate::import::facts::UNKNOWN_PEER;
 use crate::record::Record;
+use crate::units::total;
 
 pub(super) struct Ports;
 
@@ -35,22 +36,10 @@ fn calls(trace: &Trace<'_>) -> Option<Finding> {
         .peers()
         .find(|(_, peer)| peer.connects.contains_key("EADDRNOTAVAIL"));
     let peers: Vec<_> = trace.peers().collect();
-    let once: u64 = peers
-        .iter()
-        .map(|(_, peer)| peer.closed_after[1])
-        .fold(0u64, u64::saturating_add);
-    let unused: u64 = peers
-        .iter()
-        .map(|(_, peer)| peer.closed_after[0])
-        .fold(0u64, u64::saturating_add);
-    let more: u64 = peers
-        .iter()
-        .map(|(_, peer)| peer.closed_after[2])
-        .fold(0u64, u64::saturating_add);
-    let attempts: u64 = peers
-        .iter()
-        .map(|(_, peer)| peer.connect_attempts())
-        .fold(0u64, u64::saturating_add);
+    let once = total(peers.iter().map(|(_, peer)| peer.closed_after[1]));
+    let unused = total(peers.iter().map(|(_, peer)| peer.closed_after[0]));
+    let more = total(peers.iter().map(|(_, peer)| peer.closed_after[2]));
+    let attempts = total(peers.iter().map(|(_, peer)| peer.connect_attempts()));
     let to = peer
         .map(|(name, _)| name)
         .filter(|name| *name != UNKNOWN_PEER)

@@ -5,6 +5,7 @@ use super::super::row::round2;
 use super::{SOCKET_RECEIVES, Table, traces};
 use crate::import::facts::Commands;
 use crate::record::Record;
+use crate::units::total;
 
 pub(super) struct Probes;
 pub(super) struct Options;
@@ -36,13 +37,10 @@ impl Rule for Probes {
 
 fn liveness(table: &Table<'_>) -> Option<Finding> {
     let ops = table.ops()?;
-    let peeks = table.trace.facts().map(|_| {
-        table
-            .trace
-            .peers()
-            .map(|(_, peer)| peer.peeks)
-            .fold(0u64, u64::saturating_add)
-    });
+    let peeks = table
+        .trace
+        .facts()
+        .map(|_| total(table.trace.peers().map(|(_, peer)| peer.peeks)));
     let (probes, says) = match peeks {
         Some(peeks) => (
             peeks,
@@ -121,11 +119,7 @@ fn readiness(table: &Table<'_>) -> Option<Finding> {
             4,
         )
     } else {
-        let checks: u64 = table
-            .trace
-            .peers()
-            .map(|(_, peer)| peer.readiness_checks)
-            .fold(0u64, u64::saturating_add);
+        let checks = total(table.trace.peers().map(|(_, peer)| peer.readiness_checks));
         (
             checks,
             format!(
@@ -166,11 +160,7 @@ fn options(table: &Table<'_>) -> Option<Finding> {
     let ops = table.ops()?;
     let connects = ops.per_op(table.connects());
     let count = match table.trace.facts() {
-        Some(_) => table
-            .trace
-            .peers()
-            .map(|(_, peer)| peer.options_in_use)
-            .fold(0u64, u64::saturating_add),
+        Some(_) => total(table.trace.peers().map(|(_, peer)| peer.options_in_use)),
         // fcntl and ioctl of a table may be on any descriptor.
         None => table.calls(&["setsockopt"]),
     };

@@ -3,6 +3,7 @@
 use super::super::finding::{Doc, Finding, Rule, Severity};
 use super::{Trace, traces};
 use crate::record::Record;
+use crate::units::total;
 
 pub(super) struct Interrupted;
 
@@ -37,12 +38,12 @@ fn of_trace(trace: &Trace<'_>) -> Vec<Finding> {
                 .rows()
                 .iter()
                 .filter_map(|row| {
-                    let restarts: u64 = row
-                        .errnos
-                        .iter()
-                        .filter(|(errno, _)| errno.starts_with("ERESTART"))
-                        .map(|(_, n)| *n)
-                        .fold(0u64, u64::saturating_add);
+                    let restarts = total(
+                        row.errnos
+                            .iter()
+                            .filter(|(errno, _)| errno.starts_with("ERESTART"))
+                            .map(|(_, n)| *n),
+                    );
                     (restarts > 0).then(|| {
                         let by = if signals.is_empty() {
                             "a signal".to_owned()

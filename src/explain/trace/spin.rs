@@ -4,6 +4,7 @@ use super::super::finding::{Doc, Finding, Rule, Severity};
 use super::super::row::round2;
 use super::{Table, Trace, traces};
 use crate::record::Record;
+use crate::units::total;
 
 pub(super) struct Spin;
 
@@ -117,7 +118,7 @@ fn asking(trace: &Trace<'_>) -> Option<Finding> {
 
 fn stale(trace: &Trace<'_>) -> Option<Finding> {
     let errors = &trace.facts()?.epoll_ctl_errors;
-    let total: u64 = errors.values().copied().fold(0u64, u64::saturating_add);
+    let total = total(errors.values().copied());
     if total < 3 {
         return None;
     }

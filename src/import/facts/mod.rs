@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::model::seconds;
-use crate::units::Nanos;
+use crate::units::{Nanos, total};
 
 /// Peers kept apart; further ones are [`OTHER_PEERS`].
 pub const MOST_PEERS: usize = 64;
@@ -143,20 +143,17 @@ impl Commands {
     /// Commands that are neither housekeeping nor a check.
     pub fn working(commands: &BTreeMap<String, u64>) -> u64 {
         let works = |name: &str| !HOUSEKEEPING.contains(&name) && !is_check(name);
-        commands
-            .iter()
-            .filter(|(name, _)| works(name))
-            .map(|(_, n)| *n)
-            .fold(0u64, u64::saturating_add)
+        total(commands.iter().filter(|(name, _)| works(name)).map(|(_, n)| *n))
     }
 
     /// PINGs and ECHOs.
     pub fn checks(commands: &BTreeMap<String, u64>) -> u64 {
-        commands
-            .iter()
-            .filter(|(name, _)| is_check(name))
-            .map(|(_, n)| *n)
-            .fold(0u64, u64::saturating_add)
+        total(
+            commands
+                .iter()
+                .filter(|(name, _)| is_check(name))
+                .map(|(_, n)| *n),
+        )
     }
 }
 
@@ -245,17 +242,13 @@ pub struct Peer {
 impl Peer {
     /// Connections begun, whatever came of them.
     pub fn connect_attempts(&self) -> u64 {
-        self.connects.values().copied().fold(0u64, u64::saturating_add)
+        total(self.connects.values().copied())
     }
 
     /// Connections that did not fail at once.
     pub fn connections(&self) -> u64 {
         let begun = |(result, _): &(&String, &u64)| matches!(result.as_str(), "ok" | "EINPROGRESS");
-        self.connects
-            .iter()
-            .filter(begun)
-            .map(|(_, n)| *n)
-            .fold(0u64, u64::saturating_add)
+        total(self.connects.iter().filter(begun).map(|(_, n)| *n))
     }
 }
 
