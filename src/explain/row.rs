@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::evidence::Fact;
 use super::symptom::Symptom;
-use crate::record::{CallCounts, Counted, Failure, FailureKind, PhaseCounts, Record, Status};
+use crate::record::{CallCounts, Counted, Failure, FailureKind, Kind, PhaseCounts, Record, Status};
 use crate::record::{StrategyResult, Timed, Verdict};
 use crate::tally::Talk;
 use crate::units::{Measured, Nanos, total};
@@ -44,6 +44,23 @@ pub(super) const FILE_CALLS: &[&str] = &[
     "fstat",
     "getcwd",
 ];
+
+/// UNIX sockets where the C library and run-time systems ask for names, users and logging before they speak
+/// to any server (`nscd(8)`, `nss-systemd(8)`, `syslog(3)`). On most machines nothing answers there, which
+/// says nothing about the server.
+const LOOKUP_SOCKETS: &[&str] = &[
+    "unix:/var/run/nscd/",
+    "unix:/run/nscd/",
+    "unix:/run/systemd/",
+    "unix:/run/dbus/",
+    "unix:/var/run/dbus/",
+    "unix:/dev/log",
+];
+
+/// Whether a peer is no server but a place where names are looked up.
+fn is_lookup(peer: &str) -> bool {
+    LOOKUP_SOCKETS.iter().any(|place| peer.starts_with(place))
+}
 
 /// How a strategy uses connections, from its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,7 +170,9 @@ impl<'a> Row<'a> {
                 let peers = self
                     .all_phases()
                     .filter_map(|phase| phase.syscalls.get("connect"));
-                let mut names = peers.flat_map(|call| call.peers.keys());
+                let mut names = peers
+                    .flat_map(|call| call.peers.keys())
+                    .filter(|name| !is_lookup(name));
                 names.next().map(|name| name.starts_with("unix:"))
             }
         }
@@ -222,7 +241,8 @@ impl<'a> Row<'a> {
         out
     }
 
-    /// How often a symptom was met: in the client's words, or as the errno of one of these calls.
+    /// How often a symptom was met: in the client's words, or as the errno of one of these calls. A connect
+    /// that failed and cost no operation went elsewhere; not every engine knows where.
     pub(super) fn met(&self, symptom: Symptom, calls: &[&str]) -> Option<Seen> {
         let said = self.symptoms().remove(&symptom);
         let counted = symptom.errno().map_or(0, |errno| self.kernel(calls, errno));
@@ -231,6 +251,7 @@ impl<'a> Row<'a> {
                 count: seen.count.max(counted),
                 ..seen
             }),
+            None if calls == ["connect"] && self.lost_nothing() => None,
             None if counted > 0 => Some(Seen {
                 count: counted,
                 text: format!(
@@ -243,12 +264,33 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// How often one of these calls failed with an errno in the counted pass, all phases.
+    /// How often one of these calls failed with an errno in the counted pass, all phases. Failed calls to
+    /// the sockets of name look-ups are left out.
     pub(super) fn kernel(&self, calls: &[&str], errno: &str) -> u64 {
         let counts = self
             .all_phases()
             .flat_map(|phase| calls.iter().filter_map(|call| phase.syscalls.get(*call)));
-        total(counts.filter_map(|call| call.errors.known()?.get(errno).copied()))
+        total(counts.filter_map(|call| {
+            let failed = call.errors.known()?.get(errno).copied()?;
+            let of_lookups = match errno {
+                "ENOENT" | "ECONNREFUSED" | "EACCES" => total(
+                    call.peers
+                        .iter()
+                        .filter(|(peer, _)| is_lookup(peer))
+                        .map(|(_, n)| *n),
+                ),
+                _ => 0,
+            };
+            Some(failed.saturating_sub(of_lookups))
+        }))
+    }
+
+    /// Whether a bench's row is known to have done all that was asked of it without one failed operation.
+    pub(super) fn lost_nothing(&self) -> bool {
+        self.record.kind == Kind::Bench
+            && self.failure().is_none()
+            && self.symptoms().is_empty()
+            && self.lost_share() == Some(0.0)
     }
 
     /// One number over these calls in the measured window, per operation; `None` when the operations are

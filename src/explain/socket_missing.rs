@@ -52,7 +52,8 @@ fn check(row: &Row<'_>) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explain::testing::{codes, failed, with_fact};
+    use crate::explain::testing::{codes, empty, failed, row, set_errno, set_peers, with_fact};
+    use crate::record::Kind;
 
     #[test]
     fn a_path_that_is_not_there() {
@@ -61,6 +62,33 @@ mod tests {
             codes(&with_fact(record, Fact::SocketExists, "no")),
             ["SOCKET_MISSING"]
         );
+    }
+
+    #[test]
+    fn a_name_looked_up_in_vain_is_no_missing_server() {
+        // A shell without HOME asks nscd who it is, as often as it is started.
+        let mut record = empty();
+        record.kind = Kind::Count;
+        let mut result = row("python3");
+        set_errno(&mut result, "connect", 32, "ENOENT");
+        set_peers(&mut result, "connect", &[("unix:/var/run/nscd/socket", 32)]);
+        record.strategies.push(result);
+        assert_eq!(codes(&record), [] as [&str; 0]);
+        set_peers(
+            &mut record.strategies[0],
+            "connect",
+            &[("unix:/var/run/nscd/socket", 30), ("unix:/run/redis.sock", 2)],
+        );
+        assert_eq!(codes(&record), ["SOCKET_MISSING"]);
+    }
+
+    #[test]
+    fn a_connect_that_cost_no_operation_is_not_the_servers() {
+        let mut record = empty();
+        let mut result = row("redis-py/persistent/unix");
+        set_errno(&mut result, "connect", 32, "ENOENT");
+        record.strategies.push(result);
+        assert_eq!(codes(&record), [] as [&str; 0]);
     }
 
     #[test]
