@@ -385,7 +385,10 @@ pub(super) fn engine_error(error: EngineError) -> CommandError {
         } => Code::Child(127),
         EngineError::Exec { .. } => Code::Child(126),
         EngineError::Denied { .. } => Code::CannotMeasure,
-        EngineError::NoneLeft | EngineError::System { .. } | EngineError::Broken { .. } => Code::Failed,
+        EngineError::NoneLeft
+        | EngineError::System { .. }
+        | EngineError::NoProcess { .. }
+        | EngineError::Broken { .. } => Code::Failed,
         EngineError::CannotAttach { .. } => Code::Usage,
     };
     CommandError {

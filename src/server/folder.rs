@@ -58,7 +58,9 @@ impl Folder {
             let path = base.join(format!("{PREFIX}{pid}-{start}-{number}"));
             match fs::DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => {
-                    let file = File::create_new(path.join(LOCK))?;
+                    let file = File::create_new(path.join(LOCK)).inspect_err(|_| {
+                        let _ = fs::remove_dir(&path);
+                    })?;
                     let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).ok();
                     return Ok(Folder { path, _lock: lock });
                 }
