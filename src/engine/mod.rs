@@ -198,6 +198,21 @@ pub struct Request {
     pub pin: bool,
     /// Whether to measure system CPU time per call; it makes every stop a little slower.
     pub cpu_time: bool,
+    /// Which failures to count where an engine pays for each kind.
+    pub failures: Failures,
+}
+
+/// Which failed calls are told apart. To most engines they cost nothing; perf needs a counter more for each
+/// kind of each call, and every counter slows the program at each of its sleeps.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Failures {
+    /// Those that cost nothing.
+    #[default]
+    Free,
+    /// Those that cost nothing, and EAGAIN of these calls.
+    Again(Vec<crate::tally::Syscall>),
+    /// All that the engine can know.
+    All,
 }
 
 /// A way to send a signal to everything that descends from a session's programs, usable from another thread
@@ -299,6 +314,11 @@ pub trait Engine: Send + Sync {
     fn kind(&self) -> EngineKind;
     /// What it can know.
     fn capabilities(&self) -> Capabilities;
+    /// What it gets to know when it is asked for this: less than it can where the request does without.
+    fn learns(&self, request: &Request) -> Capabilities {
+        let _ = request;
+        self.capabilities()
+    }
     /// Whether it works here and now; cheap enough to ask at every start.
     fn availability(&self) -> Availability;
     /// Starts the programs. See the contract above.

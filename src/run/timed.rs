@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::engine::{Request, Selection, Window};
+use crate::engine::{Failures, Request, Selection, Window};
 use crate::plan::order::balanced;
 use crate::record::{Failure, ServerView, Usage};
 use crate::server::Health;
@@ -26,6 +26,7 @@ fn request() -> Request {
         selection: Selection::All,
         pin: false,
         cpu_time: false,
+        failures: Failures::Free,
     }
 }
 
