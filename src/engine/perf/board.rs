@@ -206,6 +206,21 @@ impl Observer for Board {
         Ok(())
     }
 
+    /// The tracepoint at its return has no number to know it by, so it is added here.
+    fn refused(&self, program: usize, call: Syscall) {
+        let Some(plan) = self.plans.iter().find(|plan| plan.chosen.call == call) else {
+            return;
+        };
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lane) = lanes.get_mut(program).and_then(Option::as_mut) {
+            let tally = lane.tallies.phase(lane.phase).of(call);
+            tally.calls += 1;
+            if plan.failed {
+                *tally.errors.entry(Errno::OTHER).or_default() += 1;
+            }
+        }
+    }
+
     fn phase(&self, program: usize, phase: Phase) {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = lanes
