@@ -403,8 +403,9 @@ pub(super) fn engine_error(error: EngineError) -> CommandError {
         } => Code::Child(127),
         EngineError::Exec { .. } => Code::Child(126),
         EngineError::Denied { .. } => Code::CannotMeasure,
-        EngineError::NoneLeft | EngineError::System { .. } | EngineError::Broken { .. } => Code::Failed,
-        EngineError::CannotAttach { .. } => Code::Usage,
+        EngineError::System { .. } | EngineError::Broken { .. } => Code::Failed,
+        // As for processes that were never there.
+        EngineError::NoneLeft | EngineError::CannotAttach { .. } => Code::Usage,
     };
     CommandError {
         code,

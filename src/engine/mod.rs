@@ -247,6 +247,16 @@ pub struct Refusal {
     pub fix: String,
 }
 
+impl Refusal {
+    /// Why a thread of the kernel is not counted, and what to do, by every engine.
+    fn of_kernel(who: &str) -> (String, String) {
+        (
+            format!("{who} is a thread of the kernel, which makes no system calls"),
+            "name a process that runs a program".to_owned(),
+        )
+    }
+}
+
 /// How one program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
