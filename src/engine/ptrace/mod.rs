@@ -166,7 +166,7 @@ pub(super) fn launch_observed(
         .zip(pins)
         .map(|(programs, pin)| job(programs, pin))
         .collect();
-    let session = PtraceSession::launch(jobs, Arc::clone(&control), request.pin, notes)?;
+    let session = PtraceSession::launch(jobs, Arc::clone(&control), notes)?;
     Ok(Box::new(session))
 }
 
