@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::fcntl::{Flock, FlockArg};
-use nix::unistd::{Pid, geteuid, getpid};
+use nix::unistd::{geteuid, getpid};
 
 use crate::proc::Root;
+use crate::proc::processes::start_time;
 
 /// The longest path that fits into a socket address: `sun_path` less its NUL (unix(7)).
 pub(crate) const SUN_PATH_MAX: usize = 107;
@@ -65,7 +66,7 @@ impl Folder {
 
     fn create_in(base: &Path) -> io::Result<Folder> {
         let pid = getpid();
-        let start = start_time(&Root::live(), pid).unwrap_or(0);
+        let start = start_time(&Root::live(), pid.as_raw()).unwrap_or(0);
         // The last part only tells several servers of one owner apart; a folder that is there already,
         // whoever made it, is never used.
         for number in 0..1000 {
@@ -178,15 +179,8 @@ impl Owner {
 
     /// Whether the process that made the folder lives: the same id, started at the same moment.
     fn is_alive(&self, root: &Root) -> bool {
-        start_time(root, Pid::from_raw(self.pid)) == Some(self.start)
+        start_time(root, self.pid) == Some(self.start)
     }
-}
-
-/// When a process started, in clock ticks since boot: field 22 of `/proc/PID/stat`. Its name, the second
-/// field, may hold anything, so fields are counted after the last parenthesis.
-fn start_time(root: &Root, pid: Pid) -> Option<u64> {
-    let stat = root.read(&format!("proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -258,21 +252,5 @@ mod tests {
             assert!(!usable(Path::new(bad)), "{bad}");
         }
         assert!(!usable(Path::new(&format!("/{}", "x".repeat(80)))));
-    }
-
-    #[test]
-    fn a_name_with_parentheses_does_not_hide_the_start() {
-        let tree = tempfile::tempdir().unwrap();
-        fs::create_dir_all(tree.path().join("proc/5")).unwrap();
-        let fields: Vec<String> = (3..=52).map(|n| n.to_string()).collect();
-        fs::write(
-            tree.path().join("proc/5/stat"),
-            format!("5 (a) b) c) {}", fields.join(" ")),
-        )
-        .unwrap();
-        assert_eq!(
-            start_time(&Root::recorded(tree.path()), Pid::from_raw(5)),
-            Some(22)
-        );
     }
 }

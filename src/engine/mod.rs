@@ -2,6 +2,7 @@
 
 mod bpf;
 mod error;
+mod leftovers;
 mod measure;
 mod none;
 pub mod perf;
@@ -291,6 +292,9 @@ pub struct Outcome {
     pub cpu: Measured<CpuTimes>,
     /// Threads and processes seen.
     pub tracees: u64,
+    /// Processes that the programs left running and that were ended, each in words, from an engine that does not
+    /// follow what programs start.
+    pub left: Vec<String>,
     /// Things a reader of the counts must know (a setuid program that lost its rights under the tracer,
     /// descendants that were still running), one sentence each.
     pub notes: Vec<String>,

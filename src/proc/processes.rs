@@ -57,6 +57,14 @@ pub fn standing(root: &Root, pid: i32) -> Standing {
     if runs { Standing::Runs } else { Standing::Ended }
 }
 
+/// When a process started, in clock ticks since boot: field 22 of `/proc/PID/stat`. With its id it tells a
+/// process from every other one of this boot.
+pub fn start_time(root: &Root, pid: i32) -> Option<u64> {
+    let stat = root.read(&format!("proc/{pid}/stat")).ok()?;
+    // The name, the second field, may hold anything, so fields are counted after the last parenthesis.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
 /// Whether a thread is on its way out, or gone: it makes no more system calls then.
 pub fn is_ending(root: &Root, pid: i32, tid: i32) -> bool {
     let stat = root.read(&format!("proc/{pid}/task/{tid}/stat")).ok();
@@ -289,6 +297,14 @@ mod tests {
         assert_eq!(all, expected);
         assert_eq!(standing(&Root::live(), std::process::id() as i32), Standing::Runs);
         assert!(!is_ending(&root, 7, 7) && is_ending(&root, 7, 9) && is_ending(&root, 7, 10));
+    }
+
+    #[test]
+    fn a_name_with_parentheses_does_not_hide_the_start() {
+        let fields: Vec<String> = (3..=52).map(|n| n.to_string()).collect();
+        let tree = Tree::new().with("proc/5/stat", format!("5 (a) b) c) {}", fields.join(" ")));
+        assert_eq!(start_time(&tree.root(), 5), Some(22));
+        assert_eq!(start_time(&tree.root(), 6), None);
     }
 
     #[test]

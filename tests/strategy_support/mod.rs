@@ -137,6 +137,7 @@ impl Session for PlainSession {
             windows: Vec::new(),
             cpu: Measured::NotMeasured("no engine".into()),
             tracees: 0,
+            left: Vec::new(),
             notes: Vec::new(),
         })
     }

@@ -216,6 +216,7 @@ impl Attachment for BpfAttachment {
             windows: vec![Measured::Known(elapsed)],
             cpu: Measured::NotMeasured("the program was running before it was counted".to_owned()),
             tracees: self.tracer.census().map_err(failed)?.seen,
+            left: Vec::new(),
             notes: Vec::new(),
         })
     }

@@ -127,6 +127,7 @@ fn outcome(found: Vec<Found>, mut notes: BTreeSet<String>) -> Outcome {
             "a program was killed before its CPU time could be read",
         ),
         tracees,
+        left: Vec::new(),
         notes: notes.into_iter().collect(),
     }
 }

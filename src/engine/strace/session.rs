@@ -317,6 +317,7 @@ impl Session for StraceSession {
             windows,
             cpu: Measured::NotMeasured("strace begins in the process that becomes the program".to_owned()),
             tracees,
+            left: Vec::new(),
             notes,
         })
     }
