@@ -15,7 +15,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 use strategy_support::LIMIT;
-use systally::engine::{Availability, EngineKind, Request, Selection, Window, engine};
+use systally::engine::{Availability, EngineKind, Failures, Request, Selection, Window, engine};
 use systally::run::interrupt::Interrupt;
 use systally::server::{Place, PrivateOptions, Servers, Wanted};
 use systally::strategy::contract::{Endpoint, Op, PayloadKind, Serializer, Stop, Store, Transport};
@@ -223,6 +223,7 @@ fn count(kind: EngineKind, strategy: &Strategy, work: &Work, servers: &[Endpoint
         selection: Selection::All,
         pin: true,
         cpu_time: false,
+        failures: Failures::All,
     };
     let never = Interrupt::never();
     let assignment = strategy.assign(work, servers, 0);

@@ -16,11 +16,11 @@ use nix::unistd::{Pid, getpgid};
 
 use super::control::Control;
 use super::error::ServerError;
-use super::folder::{Folder, sweep};
 use super::health::{Health, last_words};
 use super::keeper::{Ended, Keeper};
 use super::locate::Found;
 use super::responder::Ready;
+use crate::folder::{Folder, sweep};
 use crate::run::interrupt::Interrupt;
 use crate::strategy::contract::{Endpoint, Transport};
 use crate::sys::namespace::start_with_open_files;

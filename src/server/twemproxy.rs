@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use super::control::Link;
 use super::error::ServerError;
-use super::folder::Folder;
 use super::health::Health;
 use super::locate::{ServerProgram, locate};
 use super::private::{self, Private, START_LIMIT};
 use super::{SUN_PATH_MAX, Server};
+use crate::folder::Folder;
 use crate::run::interrupt::Interrupt;
 use crate::strategy::contract::{Endpoint, Transport};
 use crate::units::{Measured, escape};
