@@ -25,9 +25,6 @@ pub fn run(args: &ImportArgs) -> CommandResult {
     let mut record = read(&args.files, args.from, args.ops)?;
     record.findings = explain(&record);
     let to_stdout = args.output.as_deref() == Some(Path::new("-"));
-    if let Some(path) = args.output.as_deref().filter(|_| !to_stdout) {
-        wire::save(&record, path)?;
-    }
     if to_stdout {
         print(&wire::to_json(&record)?)?;
     } else {
@@ -36,6 +33,10 @@ pub fn run(args: &ImportArgs) -> CommandResult {
             Format::Markdown | Format::Csv | Format::Json => View::default(),
         };
         print(&render(&record, args.format, &view)?)?;
+        // Last, so that what cannot be kept has been shown.
+        if let Some(path) = &args.output {
+            wire::save(&record, path)?;
+        }
     }
     Ok(if record.complete {
         Code::Ok
