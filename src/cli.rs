@@ -136,6 +136,11 @@ pub struct BenchArgs {
     #[command(flatten)]
     pub server: ServerArgs,
 
+    /// The same as --uri
+    #[arg(long = "server", value_name = "URI", help_heading = "Server",
+          conflicts_with_all = ["host", "port", "socket", "uri", "builtin_server", "tcp_backlog"])]
+    pub server_uri: Option<String>,
+
     /// Operations
     #[command(flatten)]
     pub load: LoadArgs,

@@ -27,8 +27,15 @@ fn commands(output: &str) -> Vec<(Run, &'static str)> {
     let mut all = vec![
         (import, "100.00"),
         (
-            Run::bench(["raw/persistent/unix", "--builtin-server", "--engine", "none", "-n", "100"])
-                .args(["--runs", "1", "--warmup", "0", "-o", output]),
+            Run::bench([
+                "raw/persistent/unix",
+                "--builtin-server",
+                "--engine",
+                "none",
+                "-n",
+                "100",
+            ])
+            .args(["--runs", "1", "--warmup", "0", "-o", output]),
             "raw/persistent/unix",
         ),
     ];
@@ -90,7 +97,11 @@ fn a_reader_that_does_not_read_can_be_left() {
         let pipe = run.path("pipe");
         nix::unistd::mkfifo(&pipe, Mode::S_IRWXU).unwrap();
         // Opened for both, so that it does not wait for the writer; filled to the brim by ourselves.
-        let reader = std::fs::File::options().read(true).write(true).open(&pipe).unwrap();
+        let reader = std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open(&pipe)
+            .unwrap();
         let size = nix::fcntl::fcntl(&reader, nix::fcntl::FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
         std::io::Write::write_all(&mut &reader, &vec![b'x'; size as usize]).unwrap();
         let mut running = run.start();
@@ -102,7 +113,12 @@ fn a_reader_that_does_not_read_can_be_left() {
         running.signal(Signal::SIGTERM);
         let ended = running.end();
         use std::os::unix::process::ExitStatusExt;
-        assert_eq!(ended.status.signal(), Some(Signal::SIGTERM as i32), "{}", ended.all());
+        assert_eq!(
+            ended.status.signal(),
+            Some(Signal::SIGTERM as i32),
+            "{}",
+            ended.all()
+        );
     }
 }
 
@@ -128,7 +144,12 @@ fn a_limit_of_file_sizes_still_ends_the_program_that_is_counted() {
     run.command.current_dir(folder);
     let ended = after(run, "ulimit -f 1");
     use std::os::unix::process::ExitStatusExt;
-    assert_eq!(ended.status.signal(), Some(Signal::SIGXFSZ as i32), "{}", ended.all());
+    assert_eq!(
+        ended.status.signal(),
+        Some(Signal::SIGXFSZ as i32),
+        "{}",
+        ended.all()
+    );
 }
 
 #[test]
@@ -155,8 +176,15 @@ fn a_folder_that_goes_away_meanwhile_costs_its_files_alone() {
 
 #[test]
 fn an_export_that_fails_leaves_what_was_there() {
-    let run = Run::bench(["raw/persistent/unix", "--builtin-server", "--engine", "none", "-n", "100"])
-        .args(["--runs", "1", "--warmup", "0", "--export-csv", "run.csv"]);
+    let run = Run::bench([
+        "raw/persistent/unix",
+        "--builtin-server",
+        "--engine",
+        "none",
+        "-n",
+        "100",
+    ])
+    .args(["--runs", "1", "--warmup", "0", "--export-csv", "run.csv"]);
     let mut run = run;
     let folder = run.path("");
     run.command.current_dir(folder);

@@ -102,6 +102,7 @@ impl Within {
 /// # Errors
 /// As [`run`].
 pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult {
+    args.server.uri = args.server.uri.take().or(args.server_uri.take());
     secrets::hide(&mut args.server)?;
     let args = &*args;
     let form = form(&args.output);

@@ -107,20 +107,14 @@ impl Progress for Bar {
 ///
 /// # Errors
 /// The first of what went wrong; the others are told on standard error.
-pub(super) fn write_outputs(
-    args: &BenchArgs,
-    format: Format,
-    record: &Record,
-) -> Result<(), CommandError> {
+pub(super) fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -> Result<(), CommandError> {
     let view = View {
         all_syscalls: args.output.all,
         peers: args.output.peers,
         header: false,
         ..terminal::view()
     };
-    let mut done = vec![
-        print(&render::render(record, format, &view)?).map_err(CommandError::from),
-    ];
+    let mut done = vec![print(&render::render(record, format, &view)?).map_err(CommandError::from)];
     if let Some(path) = file(args.output.output.as_deref()) {
         done.push(wire::save(record, path).map_err(CommandError::from));
     }
