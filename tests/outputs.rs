@@ -195,6 +195,64 @@ fn an_export_that_fails_leaves_what_was_there() {
     assert_eq!(names(&ended.path("")), ["run.csv"]);
 }
 
+/// What a run printed comes out of its record again, in every format.
+#[test]
+fn a_record_is_shown_again() {
+    let strip = |text: &str| {
+        let skip = [
+            "server: ",
+            "host: ",
+            "plan: ",
+            "bench: ",
+            "counting: ",
+            "- server: ",
+            "- host: ",
+            "- plan: ",
+        ];
+        let lines = text
+            .lines()
+            .filter(|line| !skip.iter().any(|begin| line.starts_with(begin)));
+        // The head, which an own line of a live run may stand in for, and the folds of it.
+        let lines: Vec<&str> = lines
+            .skip_while(|line| !line.starts_with("strategy") && !line.starts_with('|'))
+            .collect();
+        lines.join("\n")
+    };
+    let flag = "--format";
+    for format in ["table", "md", "csv", "json"] {
+        let run = Run::bench(["raw/persistent/unix,redis-rs/persistent/unix", "--builtin-server"]).args([
+            "-n", "100", "--runs", "3", "--warmup", "0", "--peers", flag, format,
+        ]);
+        let path = run.path("run.json");
+        let live = run.arg("-o").arg(&path).end();
+        live.code(0);
+        let again = Run::of(["import", "--peers", flag, format]).arg(&path).end();
+        again.code(0);
+        if ["csv", "json"].contains(&format) {
+            assert_eq!(again.stdout, live.stdout);
+        } else {
+            assert_eq!(strip(&again.stdout), strip(&live.stdout));
+            assert!(
+                again.stdout.contains("redis-rs/persistent/unix"),
+                "{}",
+                again.all()
+            );
+        }
+        assert_eq!(again.stderr, "");
+    }
+    if may_trace() {
+        let run = Run::of(["count", "--format", "md", "-o"]);
+        let path = run.path("count.json");
+        let live = run.arg(&path).args(["--", "true"]).end();
+        live.code(0);
+        let again = Run::of(["import", "--format", "md"]).arg(&path).end();
+        assert_eq!(strip(&again.stdout), strip(&live.stdout));
+    }
+    // One that was cut short says so by its code.
+    let cut = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/records/bench-incomplete.json");
+    Run::of(["import"]).arg(cut).end().code(5);
+}
+
 #[test]
 fn a_descriptor_is_added_to() {
     let mut run = Run::of(["import", "table.txt", "-o", "/dev/stdout", "--format", "csv"]);
