@@ -23,6 +23,7 @@ pub mod explain;
 mod foreign;
 pub mod import;
 pub mod limits;
+pub mod place;
 pub mod plan;
 pub mod proc;
 pub mod record;
