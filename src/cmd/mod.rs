@@ -14,6 +14,7 @@ pub mod import;
 pub mod list;
 mod outputs;
 pub mod preflight;
+mod progress;
 pub mod prove;
 pub mod responder;
 mod scenario;
@@ -26,10 +27,13 @@ pub mod worker;
 mod written_keys;
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use nix::errno::Errno;
+use signal_hook::consts::SIGXFSZ;
 
 use crate::proc::own;
+use crate::sys::process::is_ignored;
 use crate::units::escape;
 
 /// How systally ends; the same numbers for every command.
@@ -102,6 +106,16 @@ impl<T, E: Into<anyhow::Error>> WithCode<T> for Result<T, E> {
             code,
             error: error.into(),
         })
+    }
+}
+
+/// Makes a file that grows beyond the limit of file sizes (`ulimit -f`) an error of the write, where the signal
+/// would end systally with everything that it has found out. Programs that systally starts get the signal as
+/// ever: a handler does not outlive execve(2).
+pub fn heed_size_limits() {
+    if !is_ignored(SIGXFSZ) {
+        // Without it the limit ends systally, as it would any program.
+        let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
     }
 }
 

@@ -2,13 +2,13 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::errno::Errno;
 
 use super::health::Health;
 use super::locate::NotFound;
+use crate::folder::NoFolder;
 use crate::proc::own;
 
 /// A server that cannot be started or used.
@@ -83,13 +83,8 @@ pub enum ServerError {
         source: io::Error,
     },
     /// No folder for the private server.
-    #[error("cannot make a private folder in {}: {source}{}", path.display(), other_folder(source))]
-    Folder {
-        /// Where it was tried last.
-        path: PathBuf,
-        /// What the kernel said.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Folder(#[from] NoFolder),
     /// A cluster was needed where only the built-in server is.
     #[error(
         "the built-in server cannot be a node of a cluster; install redis-server, and leave out --builtin-server"
@@ -133,15 +128,6 @@ fn no_fork(source: &io::Error) -> String {
             .map(|limit| format!("; {limit}"))
             .unwrap_or_default(),
         Some(_) | None => String::new(),
-    }
-}
-
-/// Another folder does not help against a limit on open files.
-fn other_folder(source: &io::Error) -> &'static str {
-    if own::errno_of(source).and_then(own::of).is_some() {
-        ""
-    } else {
-        "; set TMPDIR to a folder that you can write to"
     }
 }
 
@@ -316,7 +302,8 @@ impl fmt::Display for Trouble {
             Trouble::AuthRefused(said) => {
                 write!(
                     f,
-                    "it refuses this user or password ({said}); check REDISCLI_AUTH, -a and --user"
+                    "it refuses this user or password ({said}); check REDISCLI_AUTH, -a and --user, and in a URI \
+                     write % as %25, / as %2F and @ as %40"
                 )
             }
             Trouble::Loading => write!(

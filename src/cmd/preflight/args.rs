@@ -126,8 +126,12 @@ pub struct PlanArgs {
     pub shards: u64,
 
     /// What the server is, when it cannot be asked
-    #[arg(long = "server", value_enum, value_name = "KIND")]
+    #[arg(skip)]
     pub server_kind: Option<PlanServer>,
+
+    /// The same as --uri; or, for a server that cannot be asked, what it is: redis, memcached or other
+    #[arg(long = "server", value_name = "URI|KIND")]
+    pub server_word: Option<String>,
 
     /// Operations per batch [default: 1]; of several the most
     #[arg(short = 'P', long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]

@@ -47,6 +47,7 @@ pub(super) fn finding(root: &Root, load: &Load) -> Finding {
         code: "CAPACITY".into(),
         severity: Severity::Info,
         strategy: None,
+        row: None,
         evidence,
         says,
         try_next: "give the load (-c, --connections, --mode, --rate) to see what it needs of each limit"

@@ -16,16 +16,15 @@ use crate::record::{Counters, Kind, LimitReading, Record, Verdict};
 use crate::render::{self, View};
 use crate::units::{Measured, escape};
 
-use super::{Code, CommandError, CommandResult, WithCode, describe, print, secrets, terminal, warn};
-use args::PlanServer;
-
-pub use args::PreflightArgs;
+use super::{Code, CommandError, CommandResult, WithCode, describe, print, secrets, servers, terminal, warn};
+pub use args::{PlanServer, PreflightArgs};
 
 /// Prints whether the load fits, and ends with 4 when it does not.
 ///
 /// # Errors
 /// Unusable flags or a folder that is no recording (2); a folder that cannot be written (1).
 pub fn run(args: &mut PreflightArgs) -> CommandResult {
+    args.plan.server_kind = servers::kind_or_uri(&mut args.server, args.plan.server_word.take())?;
     secrets::hide(&mut args.server)?;
     let (record, code) = decide(args)?;
     let view = View {

@@ -80,6 +80,7 @@ fn redis_witness(mut server: Server) -> Witness {
 }
 
 fn ask_memcached(endpoint: &Endpoint) -> Result<Witness, anyhow::Error> {
+    servers::reach_memcached(endpoint)?;
     let named = limits::memcached::stats(endpoint)
         .with_context(|| format!("cannot ask memcached at {}", escape(&endpoint.to_string(), 200)))?;
     Ok(Witness {
