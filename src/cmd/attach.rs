@@ -10,7 +10,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use crate::engine::{self, Attachment, Availability, EngineKind, Finder, Request};
 use crate::proc::Root;
 use crate::proc::processes::{self, NamePattern, Standing};
-use crate::sys::process::is_ignored;
+use crate::sys::process::{default_signals, is_ignored};
 use crate::units::{Nanos, Ops, escape};
 
 use super::count::{CountArgs, engine_error};
@@ -122,6 +122,8 @@ fn finished(
     let over = args.span.is_some_and(|span| elapsed < Nanos::from(span));
     let processes = attachment.processes().to_vec();
     let mut outcome = attachment.detach().map_err(engine_error)?;
+    // The programs are let go: what remains is to write, and that may be ended in the middle.
+    default_signals();
     let root = Root::live();
     if over && !processes.iter().any(|pid| alive(&root, *pid)) {
         outcome

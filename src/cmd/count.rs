@@ -21,10 +21,10 @@ use signal_hook::iterator::Signals;
 use crate::engine::{
     self, Availability, EngineError, EngineKind, Exit, Failures, Order, Program, Request, Stdio, Window,
 };
+use crate::files;
 use crate::plan::trace_set;
-use crate::record::wire;
 use crate::render::{CountColumn, Format, SortBy};
-use crate::sys::process::{PidFd, die_by, is_ignored};
+use crate::sys::process::{PidFd, default_signals, die_by, is_ignored};
 use crate::units::{Nanos, Ops, escape, parse_span};
 
 use super::attach;
@@ -263,7 +263,7 @@ pub fn run(args: &mut CountArgs) -> CommandResult {
     }
     // Before anything runs: what cannot be kept is not worth counting.
     if let Some(path) = args.output.as_deref().filter(|path| *path != Path::new("-")) {
-        wire::check(path).code(Code::Usage)?;
+        files::check(path).code(Code::Usage)?;
     }
     let request = Request {
         window: Window::Whole,
@@ -355,6 +355,8 @@ fn launch(args: &CountArgs, request: &Request, mut watch: Option<Watch>) -> Comm
     let mut outcome = session.finish(None).code(Code::Failed)?;
     let elapsed = Nanos::from(started.elapsed());
     forwarding.close();
+    // Nothing is left that could be passed on to: whoever ends systally now means systally.
+    default_signals();
     let served = watch.map(Watch::end);
     let found = reader.map(|thread| thread.join().unwrap_or(Found::Nothing));
     let exit = outcome.exits.first().copied().unwrap_or(Exit::Code(0));

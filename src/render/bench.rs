@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::model::{Cell, Column, Group, Notes, Table};
 use super::number::Style;
-use super::{View, count_peers, failures, moving, scenario, shown};
+use super::{View, count_peers, failures, moving, noise, scenario, shown};
 use crate::explain::{Split, splits};
 use crate::record::{Counted, Record, Status, StrategyResult, Timed};
 use crate::units::Measured;
@@ -207,8 +207,9 @@ fn speed<'a>(rows: &[StrategyResult]) -> Vec<Source<'a>> {
             |row, _| Cell::number(f64::from(row.axes.pipeline), Style::Whole),
         ));
     }
-    sources.push(Source::timed("op/s", "median", |timed, _| {
-        Measured::Known(Cell::number(timed.ops_per_s.median, Style::Rate))
+    sources.push(Source::timed("op/s", "median", |timed, notes| {
+        let note = noise::of_speed(timed).map(|why| notes.number(why));
+        Measured::Known(Cell::number(timed.ops_per_s.median, Style::Rate).noted(note))
     }));
     sources.push(Source::timed("±95%", "", |timed, _| {
         if timed.rounds.len() < 2 {
@@ -218,8 +219,12 @@ fn speed<'a>(rows: &[StrategyResult]) -> Vec<Source<'a>> {
         Measured::from_option(error, "the median is zero, so the interval is no share of it")
             .map(|error| Cell::number(error, Style::Percent))
     }));
-    sources.push(Source::timed("vs base", "ratio", |timed, _| {
-        timed.vs_baseline.clone().map(Cell::Spread)
+    sources.push(Source::timed("vs base", "ratio", |timed, notes| {
+        let note = noise::of_ratio(timed).map(|why| notes.number(why));
+        timed
+            .vs_baseline
+            .clone()
+            .map(|ratio| Cell::Spread(ratio).noted(note))
     }));
     for (title, pick) in [
         (
@@ -261,7 +266,16 @@ fn work<'a>(view: &View) -> Vec<Source<'a>> {
         sources.push(ratio("sends", "/batch", Style::PerOp, |c| &c.sends_per_batch));
     }
     sources.push(ratio("calls", "×floor", Style::Factor, |c| &c.floor_ratio));
-    sources.push(ratio("slowdown", "×", Style::Factor, |c| &c.slowdown));
+    sources.push(Source::new(
+        Column::number("slowdown", "×", Group::Work),
+        |row, notes| {
+            cell(row, &row.counted, notes, |counted, notes| {
+                let note = noise::of_slowdown(counted, &row.timed).map(|why| notes.number(why));
+                let slowdown = counted.slowdown.clone();
+                slowdown.map(|value| Cell::number(value, Style::Factor).noted(note))
+            })
+        },
+    ));
     sources
 }
 

@@ -282,7 +282,8 @@ impl fmt::Display for Trouble {
             Trouble::AuthRefused(said) => {
                 write!(
                     f,
-                    "it refuses this user or password ({said}); check REDISCLI_AUTH, -a and --user"
+                    "it refuses this user or password ({said}); check REDISCLI_AUTH, -a and --user, and in a URI \
+                     write % as %25, / as %2F and @ as %40"
                 )
             }
             Trouble::Loading => write!(
