@@ -25,6 +25,7 @@ mod folder;
 mod foreign;
 pub mod import;
 pub mod limits;
+pub mod place;
 pub mod plan;
 pub mod proc;
 pub mod record;

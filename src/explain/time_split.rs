@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::finding::{Doc, Finding, Rule, Severity};
 use super::row::{FUTEX, RECEIVES, Row, SLEEPS, WAITS, round2};
+use crate::record::label::label;
 use crate::record::{Kind, Record, StrategyResult};
 use crate::units::{Nanos, total};
 
@@ -166,11 +167,10 @@ pub fn splits(record: &Record) -> Vec<(&StrategyResult, Split, Bound)> {
 
 fn bench(record: &Record) -> Option<Finding> {
     let mut finding = Finding::about_all("TIME_SPLIT", Severity::Info);
-    let mut rows: BTreeMap<Bound, Vec<&str>> = BTreeMap::new();
+    let mut rows: BTreeMap<Bound, Vec<String>> = BTreeMap::new();
     for (row, split, bound) in splits(record) {
         let us = |part: f64| round2(part / 1e3);
-        let axes = &row.axes;
-        let name = format!("{} {} P{} c{}", row.name, axes.op, axes.pipeline, axes.clients);
+        let name = label(row, &record.strategies);
         finding = finding.with(
             &name,
             json!({
@@ -179,7 +179,7 @@ fn bench(record: &Record) -> Option<Finding> {
                 "rest_us": us(split.rest()), "server_command_us": split.server.map(us), "bound": bound.words(),
             }),
         );
-        rows.entry(bound).or_default().push(&row.name);
+        rows.entry(bound).or_default().push(name);
     }
     if rows.is_empty() {
         return None;
@@ -289,7 +289,7 @@ mod tests {
 
     fn bound(row: StrategyResult, noop: Option<StrategyResult>) -> String {
         let mut record = empty();
-        let name = format!("{} get P1 c1", row.name);
+        let name = row.name.clone();
         record.strategies.push(row);
         record.strategies.extend(noop);
         let found = explained(&record);

@@ -7,6 +7,7 @@ pub mod experiment;
 pub mod failure;
 mod from_tally;
 pub mod join;
+pub mod label;
 pub mod latency;
 pub mod proof;
 pub mod sampled;

@@ -38,11 +38,8 @@ impl Bench<'_> {
                 if !states[i].is_live() {
                     break;
                 }
-                self.progress.step(&format!(
-                    "{} counted by {}",
-                    self.rows[i].strategy.name(),
-                    engine.kind()
-                ));
+                let what = format!("{} counted by {}", self.rows[i].title(), engine.kind());
+                self.progress.step(i, &what);
                 self.count_row(i, &mut states[i], engine);
                 self.recount_row(i, &mut states[i]);
             }

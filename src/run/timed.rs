@@ -74,11 +74,8 @@ impl Bench<'_> {
                 if !states[i].is_live() {
                     continue;
                 }
-                self.progress.step(&format!(
-                    "{} round {} of {rounds}",
-                    self.rows[i].strategy.name(),
-                    round + 1
-                ));
+                let what = format!("{} round {} of {rounds}", self.rows[i].title(), round + 1);
+                self.progress.step(i, &what);
                 let workers = warm[i].take();
                 warm[i] = self.one_round(i, &mut states[i], workers, kept, keep_warm);
             }

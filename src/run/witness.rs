@@ -28,11 +28,8 @@ impl Bench<'_> {
         if self.interrupt.requested() {
             return;
         }
-        self.progress.step(&format!(
-            "{} recounted by {}",
-            self.rows[i].strategy.name(),
-            engine.kind()
-        ));
+        let what = format!("{} recounted by {}", self.rows[i].title(), engine.kind());
+        self.progress.step(i, &what);
         if let Some(failure) = self.gone(i, true) {
             state.no_recount(failure.message.clone());
             return state.trouble(failure);
