@@ -9,6 +9,7 @@ use crate::cli::{BenchArgs, LoadArgs};
 use crate::engine::{self, EngineKind};
 use crate::files;
 use crate::plan::rows::{Common, DEFAULT_OP, Matrix, Row, rows};
+use crate::plan::{DEFAULT_KEYS, DEFAULT_RUNS};
 use crate::record::{PlanInfo, Record, Status, wire};
 use crate::run::interrupt::Interrupt;
 use crate::run::prove::arm::Groups;
@@ -18,7 +19,8 @@ use crate::strategy::contract::{Connect, KeyOrder, Keys, Store};
 use crate::strategy::{Registry, ScriptSource, Strategy, program_strategies};
 use crate::sys::namespace::set_open_files_of;
 
-use super::outputs::{Bar, Header, file, form, places, write_outputs};
+use super::outputs::{Header, file, form, places, write_outputs};
+use super::progress::Bar;
 use super::servers::{start, wanted};
 use super::written_keys::{clean_up, to_clean};
 use super::{Code, CommandError, CommandResult, WithCode, counting, prove, scenario, secrets};
@@ -26,13 +28,9 @@ use super::{Code, CommandError, CommandResult, WithCode, counting, prove, scenar
 /// What all timed rounds together take when nobody sets their length.
 const DEFAULT_TOTAL: Duration = Duration::from_secs(11);
 
-/// Rounds and patience when nobody sets them.
-pub(super) const DEFAULT_RUNS: u32 = 5;
+/// Warm-up and patience when nobody sets them.
 pub(super) const DEFAULT_WARMUP: u32 = 1;
 pub(super) const DEFAULT_PATIENCE: Duration = Duration::from_secs(30);
-
-/// Keys when `-r` does not give their number; few enough to preload, many enough for shards.
-const DEFAULT_KEYS: u64 = 1_000;
 
 /// Runs the bench and prints the table.
 ///

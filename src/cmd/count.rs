@@ -19,7 +19,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::engine::{
-    self, Availability, EngineError, EngineKind, Exit, Order, Program, Request, Stdio, Window,
+    self, Availability, EngineError, EngineKind, Exit, Failures, Order, Program, Request, Stdio, Window,
 };
 use crate::files;
 use crate::plan::trace_set;
@@ -93,6 +93,11 @@ pub struct CountArgs {
     /// Count only calls that failed
     #[arg(short = 'Z', long)]
     pub failed_only: bool,
+
+    /// Count failed calls too where that costs extra: `--engine perf` leaves them out. The other engines see
+    /// them anyway, all but ptrace-counts
+    #[arg(long)]
+    pub errors: bool,
 
     /// Operations that the program makes, for counts per operation
     #[arg(long, value_name = "N", conflicts_with = "ops_from", value_parser = clap::value_parser!(u64).range(1..))]
@@ -248,6 +253,14 @@ pub fn run(args: &mut CountArgs) -> CommandResult {
         ))
         .code(Code::Usage);
     }
+    let wants_failures = args.errors || args.successful_only || args.failed_only;
+    if wants_failures && !engine.capabilities().errors {
+        return Err(anyhow!(
+            "the {} engine does not see which calls fail; use another one for --errors, -z and -Z",
+            engine.kind()
+        ))
+        .code(Code::Usage);
+    }
     // Before anything runs: what cannot be kept is not worth counting.
     if let Some(path) = args.output.as_deref().filter(|path| *path != Path::new("-")) {
         files::check(path).code(Code::Usage)?;
@@ -257,6 +270,11 @@ pub fn run(args: &mut CountArgs) -> CommandResult {
         selection,
         pin: !args.no_pin,
         cpu_time: args.engine == CountEngine::Ptrace,
+        failures: if wants_failures {
+            Failures::All
+        } else {
+            Failures::Free
+        },
     };
     let watch = args.server.as_deref().map(Watch::open).transpose()?;
     if args.attaches() {
@@ -387,8 +405,9 @@ pub(super) fn engine_error(error: EngineError) -> CommandError {
         } => Code::Child(127),
         EngineError::Exec { .. } => Code::Child(126),
         EngineError::Denied { .. } => Code::CannotMeasure,
-        EngineError::NoneLeft | EngineError::System { .. } | EngineError::Broken { .. } => Code::Failed,
-        EngineError::CannotAttach { .. } => Code::Usage,
+        EngineError::System { .. } | EngineError::Broken { .. } => Code::Failed,
+        // As for processes that were never there.
+        EngineError::NoneLeft | EngineError::CannotAttach { .. } => Code::Usage,
     };
     CommandError {
         code,

@@ -47,7 +47,7 @@ fn record(args: &CountArgs, request: &Request, finished: Finished) -> Record {
         elapsed,
         served,
     } = finished;
-    let can = engine::engine(args.engine.kind()).capabilities();
+    let can = engine::engine(args.engine.kind()).learns(request);
     let chosen = |names: &[&str]| names.iter().all(|name| request.selection.contains_all(name));
     let per_op = |count: u64, needed: &[&str]| match ops.and_then(|ops| ops.per_op(count)) {
         _ if !can.peers => {

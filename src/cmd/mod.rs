@@ -15,6 +15,7 @@ pub mod list;
 mod outputs;
 pub mod preflight;
 mod preflight_load;
+mod progress;
 pub mod prove;
 pub mod responder;
 mod scenario;

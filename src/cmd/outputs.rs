@@ -1,15 +1,12 @@
 //! Where the results of a bench go: the lines above a table, the progress, and the files.
 
-use std::io::{self, IsTerminal};
+use std::io;
 use std::path::Path;
-
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::cli::{BenchArgs, OutputArgs};
 use crate::files;
 use crate::record::{Record, wire};
 use crate::render::{self, Format, View};
-use crate::run::Progress;
 
 use super::{Code, CommandError, WithCode, describe, print, terminal, warn};
 
@@ -68,38 +65,6 @@ impl Header {
                 Ok(())
             }
         }
-    }
-}
-
-/// A progress bar on standard error when that is a terminal.
-pub(super) struct Bar(ProgressBar);
-
-impl Bar {
-    pub(super) fn new(quiet: bool) -> Bar {
-        let target = if quiet || !io::stderr().is_terminal() {
-            ProgressDrawTarget::hidden()
-        } else {
-            ProgressDrawTarget::stderr()
-        };
-        Bar(ProgressBar::with_draw_target(None, target))
-    }
-}
-
-impl Progress for Bar {
-    fn begin(&self, steps: u64) {
-        self.0.set_length(steps);
-        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} eta {eta} {wide_msg}") {
-            self.0.set_style(style);
-        }
-    }
-
-    fn step(&self, what: &str) {
-        self.0.set_message(what.to_owned());
-        self.0.inc(1);
-    }
-
-    fn end(&self) {
-        self.0.finish_and_clear();
     }
 }
 

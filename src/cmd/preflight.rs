@@ -718,6 +718,7 @@ fn capacity(root: &Root, load: &Load) -> Finding {
         code: "CAPACITY".into(),
         severity: Severity::Info,
         strategy: None,
+        row: None,
         evidence,
         says,
         try_next: "give the load (-c, --connections, --mode, --rate) to see what it needs of each limit"

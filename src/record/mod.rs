@@ -8,6 +8,7 @@ pub mod experiment;
 pub mod failure;
 mod from_tally;
 pub mod join;
+pub mod label;
 pub mod latency;
 mod limit;
 pub mod proof;

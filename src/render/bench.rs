@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::model::{Cell, Column, Group, Notes, Table};
 use super::number::Style;
 use super::{View, count_peers, failures, moving, noise, scenario, shown};
+use crate::record::label::label;
 use crate::record::{Counted, Record, Status, StrategyResult, Timed};
 use crate::units::Measured;
 
@@ -229,33 +230,7 @@ fn work<'a>(view: &View) -> Vec<Source<'a>> {
 
 /// The name of a row. Where several rows share one, the axes that tell them apart stand behind it.
 fn name(row: &StrategyResult, rows: &[StrategyResult], notes: &mut Notes) -> Cell {
-    let mut name = shown(&row.name);
-    let same: Vec<&StrategyResult> = rows.iter().filter(|other| other.name == row.name).collect();
-    let axes = &row.axes;
-    let differ = |pick: fn(&StrategyResult) -> u64| same.iter().any(|other| pick(other) != pick(row));
-    if same.iter().any(|other| other.axes.op != axes.op) {
-        name.push_str(&format!(" {}", shown(&axes.op)));
-    }
-    if differ(|r| u64::from(r.axes.pipeline)) {
-        name.push_str(&format!(" pipeline={}", axes.pipeline));
-    }
-    if differ(|r| r.axes.payload_bytes) {
-        name.push_str(&format!(" payload={}B", axes.payload_bytes));
-    }
-    if differ(|r| u64::from(r.axes.clients)) {
-        name.push_str(&format!(" clients={}", axes.clients));
-    }
-    if differ(|r| u64::from(r.axes.servers)) {
-        name.push_str(&format!(" servers={}", axes.servers));
-    }
-    for (setting, value) in &row.experiment.settings {
-        if same
-            .iter()
-            .any(|other| other.experiment.settings.get(setting) != Some(value))
-        {
-            name.push_str(&format!(" {}={}", shown(setting), shown(value)));
-        }
-    }
+    let name = shown(&label(row, rows));
     let ended = match row.status {
         Status::Ok => None,
         Status::Failed | Status::Skipped | Status::Unverified => {
