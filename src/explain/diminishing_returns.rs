@@ -4,13 +4,10 @@ use std::collections::BTreeMap;
 
 use super::finding::{Doc, Finding, Rule, Severity};
 use super::row::{Row, round2};
-use crate::record::{Interval, Record, Status};
+use crate::record::{Interval, Record, Status, stats};
 use crate::units::Grouped;
 
 pub(super) struct DiminishingReturns;
-
-/// One more server that adds less than this share adds nothing worth a server.
-const WORTH: f64 = 0.05;
 
 const DOCS: &[Doc] = &[Doc {
     code: "DIMINISHING_RETURNS",
@@ -43,15 +40,17 @@ impl Rule for DiminishingReturns {
 }
 
 fn check(by_servers: &BTreeMap<u32, (Row<'_>, Interval)>) -> Option<Finding> {
-    let steps = by_servers.iter().zip(by_servers.iter().skip(1));
-    let ((enough, (row, rate)), (more, (_, next))) =
-        steps.into_iter().find(|((_, (_, rate)), (_, (_, next)))| {
-            rate.median > 0.0 && next.median < rate.median * (1.0 + WORTH)
-        })?;
+    let rates: Vec<(u32, f64)> = by_servers
+        .iter()
+        .map(|(servers, (_, rate))| (*servers, rate.median))
+        .collect();
+    let point = stats::enough(&rates)?;
+    let mut from = by_servers.range(point..);
+    let ((enough, (row, rate)), (more, (_, next))) = (from.next()?, from.next()?);
     let change = next.median / rate.median - 1.0;
     let clients = row.result.axes.clients;
     let whole = |rate: f64| Grouped(rate.round().max(0.0) as u64);
-    let sure = next.high < rate.low * (1.0 + WORTH);
+    let sure = next.high < rate.low * 1.05;
     let what = if change < 0.0 { "lower" } else { "higher" };
     Some(
         Finding::about(row, "DIMINISHING_RETURNS", Severity::Info)

@@ -136,6 +136,18 @@ impl SplitMix64 {
     }
 }
 
+/// One more server that adds less than this share adds nothing worth a server.
+const WORTH_A_SERVER: f64 = 0.05;
+
+/// The point of diminishing returns: the first number of servers after which the next larger one adds less
+/// than 5 %, by rates in the order of the numbers. `None` where each step is worth it, or there is no step.
+pub fn enough(rates: &[(u32, f64)]) -> Option<u32> {
+    rates
+        .windows(2)
+        .find(|step| step[0].1 > 0.0 && step[1].1 < step[0].1 * (1.0 + WORTH_A_SERVER))
+        .map(|step| step[0].0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

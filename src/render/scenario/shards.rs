@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::record::StrategyResult;
+use crate::record::{StrategyResult, stats};
 use crate::render::model::{Cell, Column, Group, Table};
 use crate::render::number::Style;
 use crate::render::shown;
@@ -17,15 +17,24 @@ fn line(row: &StrategyResult) -> Line {
     (row.name.clone(), axes.clients, axes.pipeline, axes.payload_bytes)
 }
 
-/// Throughput by servers and clients, and the balance; none unless the number of servers varies.
-pub(super) fn tables(rows: &[StrategyResult]) -> Vec<Table> {
-    // Only of what was run over several numbers of servers: a cluster beside a single server is no series.
+/// The rows that were run over several numbers of servers: a cluster beside a single server is no series.
+fn series(rows: &[StrategyResult]) -> Vec<&StrategyResult> {
     let several = |row: &&StrategyResult| {
         rows.iter().any(|other| {
             other.name == row.name && other.axes.servers != row.axes.servers && other.timed.known().is_some()
         })
     };
-    let rows: Vec<&StrategyResult> = rows.iter().filter(several).collect();
+    rows.iter().filter(several).collect()
+}
+
+/// Whether there are tables of them.
+pub(super) fn are_in(rows: &[StrategyResult]) -> bool {
+    !series(rows).is_empty()
+}
+
+/// Throughput by servers and clients, and the balance; none unless the number of servers varies.
+pub(super) fn tables(rows: &[StrategyResult]) -> Vec<Table> {
+    let rows = series(rows);
     let numbers: BTreeSet<u32> = rows.iter().map(|row| row.axes.servers).collect();
     if numbers.len() < 2 {
         return Vec::new();
@@ -49,6 +58,7 @@ fn throughput(rows: &[&StrategyResult], numbers: &BTreeSet<u32>) -> Table {
             Group::Published,
         )
     }));
+    columns.push(Column::number("enough", "servers", Group::Published));
     let mut lines: Vec<Line> = Vec::new();
     let mut cells: BTreeMap<(Line, u32), f64> = BTreeMap::new();
     for row in rows {
@@ -69,6 +79,14 @@ fn throughput(rows: &[&StrategyResult], numbers: &BTreeSet<u32>) -> Table {
             Some(rate) => Cell::number(*rate, Style::Rate),
             None => Cell::Missing(None),
         }));
+        let rates: Vec<(u32, f64)> = numbers
+            .iter()
+            .filter_map(|n| Some((*n, *cells.get(&(line.clone(), *n))?)))
+            .collect();
+        row.push(match stats::enough(&rates) {
+            Some(point) => Cell::number(f64::from(point), Style::Whole),
+            None => Cell::Text("more".to_owned()),
+        });
         row
     });
     Table {
