@@ -400,7 +400,16 @@ fn forks_that_are_refused_cost_their_row_and_no_other() {
     let enter = format!("echo $$ > {} && exec \"$@\"", group.procs().display());
     let run = Run::wrapped(
         &["sh", "-c", &enter, "sh"],
-        ["bench", "redis-rs/persistent/unix", "-c", "60,2", "-n", "600", "-t", "incr"],
+        [
+            "bench",
+            "redis-rs/persistent/unix",
+            "-c",
+            "60,2",
+            "-n",
+            "600",
+            "-t",
+            "incr",
+        ],
     );
     let run = run.args(["--engine", "none", "--runs", "2", "--warmup", "0"]);
     let (ended, record) = run.record();
@@ -409,7 +418,12 @@ fn forks_that_are_refused_cost_their_row_and_no_other() {
         panic!("{:?}", record.strategies);
     };
     assert_eq!((refused.axes.clients, refused.status), (60, Status::Failed));
-    assert_eq!((other.axes.clients, other.status), (2, Status::Ok), "{:?}", other.reason);
+    assert_eq!(
+        (other.axes.clients, other.status),
+        (2, Status::Ok),
+        "{:?}",
+        other.reason
+    );
     assert_eq!(other.timed.known().unwrap().rounds.len(), 2);
     assert_eq!(other.server_view.known().unwrap().served(&["incr"]), 1200);
     about_clients(&record, "FORK_PIDS_MAX", 60);
@@ -437,7 +451,10 @@ warmup = 0
 pause = "0s"
 "#;
     let enter = format!("echo $$ > {} && exec \"$@\"", group.procs().display());
-    let run = Run::wrapped(&["sh", "-c", &enter, "sh"], ["bench", "--engine", "none", "--scenario"]);
+    let run = Run::wrapped(
+        &["sh", "-c", &enter, "sh"],
+        ["bench", "--engine", "none", "--scenario"],
+    );
     let path = run.path("forks.toml");
     std::fs::write(&path, scenario).unwrap();
     let (ended, record) = run.arg(&path).record();
@@ -447,13 +464,29 @@ pause = "0s"
     };
     let round = &refused.timed.known().unwrap().rounds[0];
     let failed: u64 = round.errors.values().sum();
-    assert_eq!((round.asked.0, round.ops.0 + failed), (1600, 1600), "{:?}", round.errors);
-    assert!(round.errors.keys().all(|key| key.starts_with("fork:")), "{:?}", round.errors);
+    assert_eq!(
+        (round.asked.0, round.ops.0 + failed),
+        (1600, 1600),
+        "{:?}",
+        round.errors
+    );
+    assert!(
+        round.errors.keys().all(|key| key.starts_with("fork:")),
+        "{:?}",
+        round.errors
+    );
     assert_eq!(round.server.known().unwrap().served(&["incr"]), round.ops.0);
-    assert_eq!((other.status, other.timed.known().unwrap().rounds[0].ops.0), (Status::Ok, 60));
+    assert_eq!(
+        (other.status, other.timed.known().unwrap().rounds[0].ops.0),
+        (Status::Ok, 60)
+    );
     about_clients(&record, "FORK_PIDS_MAX", 80);
     // The errno and its words are those of a full queue, which it is not.
-    assert!(!codes(&record).contains(&"UNIX_BACKLOG_EAGAIN"), "{:?}", codes(&record));
+    assert!(
+        !codes(&record).contains(&"UNIX_BACKLOG_EAGAIN"),
+        "{:?}",
+        codes(&record)
+    );
 }
 
 #[test]

@@ -17,8 +17,8 @@ use crate::strategy::contract::{Connect, KeyOrder, Keys, Store};
 use crate::strategy::{Registry, ScriptSource, Strategy, program_strategies};
 use crate::sys::namespace::set_open_files_of;
 
-use super::progress::Bar;
 use super::outputs::{Header, file, form, places, write_outputs};
+use super::progress::Bar;
 use super::servers::{start, wanted};
 use super::written_keys::{clean_up, to_clean};
 use super::{Code, CommandError, CommandResult, WithCode, counting, prove, scenario, secrets};

@@ -240,9 +240,19 @@ fn block(
     // Each part has servers of its own; what they are is told once.
     for (_, server) in servers.iter() {
         let info = server.info();
-        let what = (info.place.clone(), info.kind.clone(), info.version.clone(), info.servers, own_network);
+        let what = (
+            info.place.clone(),
+            info.kind.clone(),
+            info.version.clone(),
+            info.servers,
+            own_network,
+        );
         if told.insert(what) {
-            let network = if own_network { ", in a network namespace of its own" } else { "" };
+            let network = if own_network {
+                ", in a network namespace of its own"
+            } else {
+                ""
+            };
             show.line(&format!("server: {server}{network}"))?;
         }
     }

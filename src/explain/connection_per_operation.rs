@@ -111,9 +111,18 @@ mod tests {
     #[test]
     fn any_rate_above_what_was_promised_is_told_with_it() {
         for (connects, told) in [
-            (0.5, "0.5 connections per operation, about one for every 2 operations"),
-            (0.7, "0.7 connections per operation, about one for every 1.4 operations"),
-            (0.0625, "0.06 connections per operation, about one for every 16 operations"),
+            (
+                0.5,
+                "0.5 connections per operation, about one for every 2 operations",
+            ),
+            (
+                0.7,
+                "0.7 connections per operation, about one for every 1.4 operations",
+            ),
+            (
+                0.0625,
+                "0.06 connections per operation, about one for every 16 operations",
+            ),
         ] {
             let found = explained(&with("phpredis/pconnect/tcp", connects));
             assert_eq!(found.len(), 1, "{connects}");

@@ -151,9 +151,11 @@ fn check(row: &Row<'_>) -> Option<Finding> {
     if claimed > served {
         let pipeline = row.result.axes.pipeline > 1;
         let saw = match served {
-            0 if pipeline && sent_nothing(row) => "none, and no call of the counted pass sends anything: the pipeline \
+            0 if pipeline && sent_nothing(row) => {
+                "none, and no call of the counted pass sends anything: the pipeline \
                                                    was filled and never executed (in PHP, exec() is missing)"
-                .to_owned(),
+                    .to_owned()
+            }
             0 => "none".to_owned(),
             served => format!("{} of {}", Grouped(served), Grouped(claimed)),
         };
@@ -223,9 +225,7 @@ fn million(rate: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explain::testing::{
-        codes, empty, explained, round, row, set_call, set_counted, set_rounds,
-    };
+    use crate::explain::testing::{codes, empty, explained, round, row, set_call, set_counted, set_rounds};
 
     #[test]
     fn a_pipeline_that_is_never_sent() {
@@ -258,7 +258,10 @@ mod tests {
         set_call(&mut strategy, "brk", 3, &[]);
         record.strategies.push(strategy);
         let says = &explained(&record)[0].says;
-        assert!(says.ends_with("never executed (in PHP, exec() is missing)"), "{says}");
+        assert!(
+            says.ends_with("never executed (in PHP, exec() is missing)"),
+            "{says}"
+        );
     }
 
     #[test]

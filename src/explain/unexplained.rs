@@ -24,7 +24,9 @@ pub(super) fn check(record: &Record, found: &[Finding]) -> Vec<Finding> {
             !found.iter().any(|finding| {
                 let covers = match finding.strategy {
                     Some(_) => {
-                        row.index().is_some_and(|place| finding.is_about(place, row.result)) || row.server_died()
+                        row.index()
+                            .is_some_and(|place| finding.is_about(place, row.result))
+                            || row.server_died()
                     }
                     // Only a missing right is told of the whole run.
                     None => row.failed_by(FailureKind::NoPtrace).is_some(),

@@ -29,7 +29,13 @@ pub fn difference(row: &StrategyResult, rows: &[StrategyResult]) -> String {
         }
     }
     for (setting, value) in &row.experiment.settings {
-        let differs = |other: &&StrategyResult| other.experiment.settings.get(setting) != Some(value);
+        let of = |other: &StrategyResult, name: &str| other.experiment.settings.get(name).cloned();
+        let differs = |other: &&StrategyResult| {
+            // Rows of different payloads are told apart by those.
+            let payload = |row: &StrategyResult| of(row, "payload");
+            let told = setting == "serializer" && payload(other) != payload(row);
+            !told && of(other, setting).as_ref() != Some(value)
+        };
         if same.iter().any(differs) {
             words.push_str(&format!(" {setting}={value}"));
         }
@@ -50,7 +56,25 @@ mod tests {
         let labels: Vec<String> = rows.iter().map(|row| label(row, &rows)).collect();
         assert_eq!(
             labels,
-            ["a/b/tcp clients=100", "a/b/tcp clients=1000 network=own", "c/d/tcp"]
+            [
+                "a/b/tcp clients=100",
+                "a/b/tcp clients=1000 network=own",
+                "c/d/tcp"
+            ]
         );
+    }
+
+    #[test]
+    fn a_serializer_is_told_where_the_payload_does_not_tell() {
+        let set = |row: &mut StrategyResult, name: &str, value: &str| {
+            row.experiment.settings.insert(name.to_owned(), value.to_owned());
+        };
+        let mut rows = vec![row("a/b/tcp"), row("a/b/tcp")];
+        set(&mut rows[0], "payload", "array");
+        set(&mut rows[0], "serializer", "php");
+        assert_eq!(label(&rows[0], &rows), "a/b/tcp payload=array");
+        set(&mut rows[1], "payload", "array");
+        set(&mut rows[1], "serializer", "igbinary");
+        assert_eq!(label(&rows[0], &rows), "a/b/tcp serializer=php");
     }
 }

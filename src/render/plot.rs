@@ -22,6 +22,9 @@ const COLOURS: [&str; 7] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000",
 ];
 
+/// Between the points of two lines at one place.
+const APART: f64 = 4.0;
+
 /// What the horizontal axis is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Axis {
@@ -165,6 +168,10 @@ fn lines(rows: &[&StrategyResult], axis: Axis, top: f64) -> String {
             1 => " stroke-dasharray=\"6 4\"",
             _ => " stroke-dasharray=\"2 3\"",
         };
+        // A little apart, so that their intervals do not cover each other.
+        let lines = all.len() as f64;
+        let aside = (number as f64 - (lines - 1.0) / 2.0) * APART.min(40.0 / lines);
+        let x = |place: u32| x(place) + aside;
         let points: Vec<String> = line
             .iter()
             .map(|(place, rate)| format!("{:.1},{:.1}", x(*place), y(rate.median)))
@@ -232,7 +239,9 @@ fn bars(rows: &[&StrategyResult], all: &[StrategyResult], top: f64) -> String {
         // What the server did not confirm is no throughput: an outline, and the word.
         let (fill, word) = match row.status {
             Status::Ok => (COLOURS[0], String::new()),
-            Status::Failed | Status::Skipped | Status::Unverified => ("#dddddd", format!(" ({})", row.status.name())),
+            Status::Failed | Status::Skipped | Status::Unverified => {
+                ("#dddddd", format!(" ({})", row.status.name()))
+            }
         };
         let _ = writeln!(
             out,

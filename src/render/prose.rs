@@ -1,6 +1,6 @@
 //! The words around the tables: server, host and plan above; limits, findings and notes below.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::model::FoundText;
 use super::shown;
@@ -217,7 +217,9 @@ fn in_short_where_many<'a>(texts: Vec<(FoundText, Vec<&'a Finding>)>) -> Vec<(Fo
         let text = match about.len() {
             1 => text,
             n => FoundText {
-                says: format!("the same in {n} more rows, each with numbers of its own: see the notes, or the record (-o FILE)"),
+                says: format!(
+                    "the same in {n} more rows, each with numbers of its own: see the notes, or the record (-o FILE)"
+                ),
                 not_the_cause: Vec::new(),
                 ..text
             },
@@ -288,7 +290,8 @@ pub(super) fn counted_notes(record: &Record) -> Vec<String> {
                 return shown(note);
             }
             let mut names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
-            names.dedup();
+            let mut seen = BTreeSet::new();
+            names.retain(|name| seen.insert(*name));
             shown(&format!("{}: {note}", names.join(", ")))
         })
         .collect()

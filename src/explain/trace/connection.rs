@@ -413,8 +413,18 @@ mod tests {
     fn connecting_again_and_again_is_told_with_its_rate() {
         for (connections, operations, rate, words) in [
             (10, 1, 1.0, "a new connection for every operation"),
-            (10, 2, 0.5, "0.50 times per operation (10 connections for 20 operations)"),
-            (10, 10, 0.1, "0.10 times per operation (10 connections for 100 operations)"),
+            (
+                10,
+                2,
+                0.5,
+                "0.50 times per operation (10 connections for 20 operations)",
+            ),
+            (
+                10,
+                10,
+                0.1,
+                "0.10 times per operation (10 connections for 100 operations)",
+            ),
         ] {
             let found = found(&reconnecting(connections, operations));
             let finding = find(&found, "CONNECTION_PER_OPERATION").unwrap();

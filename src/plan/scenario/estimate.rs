@@ -47,7 +47,11 @@ fn row_seconds(block: &Block, row: &Row, passes: Passes) -> f64 {
         Connect::PersistentPerOp => (60e-6, 10.0),
         Connect::Once | Connect::Persistent => (45e-6, 5.0),
     };
-    let parallel = if program { 1.0 } else { f64::from(row.clients).min(CPUS) };
+    let parallel = if program {
+        1.0
+    } else {
+        f64::from(row.clients).min(CPUS)
+    };
     let start = match row.strategy.client.language() {
         "php" => 0.04,
         "python" => 0.12,
@@ -55,7 +59,11 @@ fn row_seconds(block: &Block, row: &Row, passes: Passes) -> f64 {
         _ => 0.005,
     };
     // Forked clients share one start.
-    let (starts, fork) = if row.strategy.mode.forks { (1.0, 0.002) } else { (f64::from(row.workers()), 0.0) };
+    let (starts, fork) = if row.strategy.mode.forks {
+        (1.0, 0.002)
+    } else {
+        (f64::from(row.workers()), 0.0)
+    };
     let start = starts * start / starts.min(CPUS) + f64::from(row.clients) * fork;
     let pause = block.pause.unwrap_or_default().as_secs_f64();
     let rounds = f64::from(passes.rounds);
@@ -64,7 +72,8 @@ fn row_seconds(block: &Block, row: &Row, passes: Passes) -> f64 {
     let counted = block.counted as f64 * if program { 3.0 } else { 1.0 };
     let again = f64::from(passes.counted_runs);
     if passes.counted {
-        let traced = counted * (op + calls * TRACED_CALL) / parallel + START_CALLS * TRACED_CALL * starts / parallel;
+        let traced =
+            counted * (op + calls * TRACED_CALL) / parallel + START_CALLS * TRACED_CALL * starts / parallel;
         sum += again * (traced + start + pause);
     }
     if passes.recounted && !program {
@@ -117,9 +126,17 @@ mod tests {
             });
             each.sum()
         };
-        for name in ["forked-connections", "sharded-set", "php-cache-clients", "socket-vs-tcp"] {
+        for name in [
+            "forked-connections",
+            "sharded-set",
+            "php-cache-clients",
+            "socket-vs-tcp",
+        ] {
             let (all, tenth) = (of(name, "1", passes), of(name, "0.1", passes));
-            assert!(tenth < all && all.is_finite() && tenth > 0.0, "{name}: {all} {tenth}");
+            assert!(
+                tenth < all && all.is_finite() && tenth > 0.0,
+                "{name}: {all} {tenth}"
+            );
             let untraced = Passes {
                 counted: false,
                 recounted: false,

@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::record::{StrategyResult, stats};
+use crate::record::stats::{self, Enough};
+use crate::record::{Interval, StrategyResult};
 use crate::render::model::{Cell, Column, Group, Table};
 use crate::render::number::Style;
 use crate::render::shown;
@@ -60,11 +61,11 @@ fn throughput(rows: &[&StrategyResult], numbers: &BTreeSet<u32>) -> Table {
     }));
     columns.push(Column::number("enough", "servers", Group::Published));
     let mut lines: Vec<Line> = Vec::new();
-    let mut cells: BTreeMap<(Line, u32), f64> = BTreeMap::new();
+    let mut cells: BTreeMap<(Line, u32), Interval> = BTreeMap::new();
     for row in rows {
         let line = line(row);
         if let Some(timed) = row.timed.known() {
-            cells.insert((line.clone(), row.axes.servers), timed.ops_per_s.median);
+            cells.insert((line.clone(), row.axes.servers), timed.ops_per_s);
         }
         if !lines.contains(&line) {
             lines.push(line);
@@ -76,16 +77,17 @@ fn throughput(rows: &[&StrategyResult], numbers: &BTreeSet<u32>) -> Table {
             Cell::number(f64::from(line.1), Style::Whole),
         ];
         row.extend(numbers.iter().map(|n| match cells.get(&(line.clone(), *n)) {
-            Some(rate) => Cell::number(*rate, Style::Rate),
+            Some(rate) => Cell::number(rate.median, Style::Rate),
             None => Cell::Missing(None),
         }));
-        let rates: Vec<(u32, f64)> = numbers
+        let rates: Vec<(u32, Interval)> = numbers
             .iter()
             .filter_map(|n| Some((*n, *cells.get(&(line.clone(), *n))?)))
             .collect();
         row.push(match stats::enough(&rates) {
-            Some(point) => Cell::number(f64::from(point), Style::Whole),
-            None => Cell::Text("more".to_owned()),
+            Enough::Point(point) => Cell::number(f64::from(point), Style::Whole),
+            Enough::More => Cell::Text("more".to_owned()),
+            Enough::Unclear => Cell::Text("unclear".to_owned()),
         });
         row
     });
