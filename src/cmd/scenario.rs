@@ -116,10 +116,9 @@ pub(super) fn run(args: &BenchArgs, name: &str) -> CommandResult {
             });
             block(
                 args,
-                &show,
+                (&show, &mut told),
                 (&scenario, scale),
-                one,
-                (&*parts.part(number, &one.settings()), &mut told),
+                (one, &*parts.part(number, &one.settings())),
                 &counting,
                 &interrupt,
                 keep.as_mut().map(|keep| keep as &mut dyn FnMut(&Record)),
@@ -205,10 +204,9 @@ fn is_picked(pick: &str, name: &str) -> bool {
 /// Runs one block against a server of its own, or the user's.
 fn block(
     args: &BenchArgs,
-    show: &Header,
+    (show, told): (&Header, &mut Told),
     of: (&Scenario, Scale),
-    planned: &Planned,
-    (progress, told): (&dyn Progress, &mut Told),
+    (planned, progress): (&Planned, &dyn Progress),
     counting: &Counting,
     interrupt: &Interrupt,
     keep: Option<&mut dyn FnMut(&Record)>,

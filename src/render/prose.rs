@@ -196,7 +196,7 @@ const SHOWN_WHOLE: usize = 3;
 
 /// Of a code that is only good to know and was found with other numbers in row after row, the first texts
 /// and one for all others: their numbers are in the table and in the record.
-fn in_short_where_many<'a>(texts: Vec<(FoundText, Vec<&'a Finding>)>) -> Vec<(FoundText, Vec<&'a Finding>)> {
+fn in_short_where_many(texts: Vec<(FoundText, Vec<&Finding>)>) -> Vec<(FoundText, Vec<&Finding>)> {
     let mut kept: Vec<(FoundText, Vec<&Finding>)> = Vec::new();
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut more: Vec<(FoundText, Vec<&Finding>)> = Vec::new();
