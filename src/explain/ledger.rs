@@ -90,7 +90,7 @@ fn sent_nothing(row: &Row<'_>) -> bool {
             .into_iter()
             .flat_map(|phase| SENDS.iter().filter_map(|name| phase.syscalls.get(*name)));
         counted.ops.is_some_and(|ops| ops.0 > 0)
-            && counted.phases.run_loop.total() > 0
+            && counted.floor_ratio.known().is_some()
             && calls.all(|call| call.calls == 0)
     })
 }

@@ -152,8 +152,13 @@ fn bench(record: &Record) -> Option<Finding> {
         let bound = split.bound(noop);
         let us = |part: f64| round2(part / 1e3);
         let name = label(row.result, &record.strategies);
+        let axes = &row.result.axes;
+        let mut key = format!("{} {} P{} c{}", row.name(), axes.op, axes.pipeline, axes.clients);
+        for (setting, value) in &row.result.experiment.settings {
+            key.push_str(&format!(" {setting}={value}"));
+        }
         finding = finding.with(
-            &name,
+            &key,
             json!({
                 "wall_us": us(split.wall), "user_us": us(split.user), "kernel_us": us(split.kernel),
                 "waiting_for_server_us": us(split.for_server), "waiting_for_else_us": us(split.for_else),

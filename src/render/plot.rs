@@ -84,7 +84,7 @@ pub fn svg(record: &Record) -> Option<String> {
     };
     Some(match Axis::ALL.into_iter().find(varies) {
         Some(axis) => lines(&rows, axis, top),
-        None => bars(&rows, &record.strategies, top),
+        None => bars(&rows, &record.strategies),
     })
 }
 
@@ -224,9 +224,13 @@ fn grid(out: &mut String, top: f64, y: impl Fn(f64) -> f64) {
     }
 }
 
-fn bars(rows: &[&StrategyResult], all: &[StrategyResult], top: f64) -> String {
+fn bars(rows: &[&StrategyResult], all: &[StrategyResult]) -> String {
     const STEP: f64 = 26.0;
     const BARS: f64 = 420.0;
+    let rates = rows
+        .iter()
+        .filter_map(|row| Some(row.timed.known()?.ops_per_s.median));
+    let top = nice(rates.fold(f64::MIN_POSITIVE, f64::max));
     let labels: Vec<String> = rows.iter().map(|row| label_of_row(row, all)).collect();
     let names = labels.iter().map(|name| room(name)).fold(250.0, f64::max) + 16.0;
     let height = TOP + STEP * rows.len() as f64 + 30.0;
