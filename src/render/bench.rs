@@ -98,7 +98,7 @@ pub(super) fn tables(record: &Record, view: &View, notes: &mut Notes) -> (Vec<Ta
         table.rows.push(cells.collect());
     }
     let mut remarks = remarks(rows, &calls, notes);
-    remarks.extend(scenario::remarks(rows));
+    remarks.extend(scenario::remarks(record));
     let mut tables: Vec<Table> = [table].into_iter().chain(scenario::tables(rows)).collect();
     if let Some((table, has_rest)) = time(record, notes) {
         tables.push(table);
