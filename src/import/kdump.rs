@@ -25,6 +25,8 @@ pub(super) struct Kdump;
 struct Entry<'a> {
     thread: u64,
     at: Option<u64>,
+    /// A stamp that no clock shows; else empty.
+    unusable: &'a [u8],
     kind: &'a [u8],
     body: &'a [u8],
 }
@@ -41,12 +43,13 @@ fn entry(line: &[u8]) -> Option<Entry<'_>> {
     let at = (2..fields.len().min(12)).find(|i| KINDS.iter().any(|kind| kind.as_bytes() == fields[*i].0))?;
     let (kind, end) = fields[at];
     let (before, _) = fields[at - 1];
-    let stamp = (at >= 3 && before.contains(&b'.') && number::is_decimal(before))
-        .then(|| number::seconds(before))
-        .flatten();
+    let is_stamp =
+        at >= 3 && before.contains(&b'.') && (number::is_decimal(before) || number::is_odd(before));
+    let stamp = is_stamp.then(|| number::seconds(before)).flatten();
     Some(Entry {
         thread,
         at: stamp.map(|n| n.0),
+        unusable: if is_stamp && stamp.is_none() { before } else { &[] },
         kind,
         body: text::trim(&line[end..]),
     })
@@ -96,6 +99,9 @@ impl Importer for Kdump {
                 last_at = at;
             }
             let pid = u32::try_from(entry.thread).unwrap_or(0);
+            if !entry.unusable.is_empty() {
+                imported.unusable_values.add(line.number, entry.unusable);
+            }
             match entry.kind {
                 b"CALL" => {
                     let open = entry
@@ -162,6 +168,9 @@ impl Importer for Kdump {
                     let value = result.first().copied().unwrap_or(b"");
                     let value = value.split(|b| *b == b'/').next().unwrap_or(b"");
                     let ret = number::int(value);
+                    if ret.is_none() && number::is_odd(value) {
+                        imported.unusable_values.add(line.number, value);
+                    }
                     let errno = match result {
                         [_, word, errno, ..] if *word == b"errno" => {
                             number::uint(errno).and_then(|n| u32::try_from(n).ok())
