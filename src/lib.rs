@@ -20,6 +20,8 @@ pub mod cli;
 pub mod cmd;
 pub mod engine;
 pub mod explain;
+pub mod files;
+mod folder;
 mod foreign;
 pub mod import;
 pub mod limits;

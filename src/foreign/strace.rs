@@ -310,7 +310,8 @@ fn split_result(rest: &[u8]) -> Option<(&[u8], &[u8])> {
             continue;
         }
         let mut after = i + 1;
-        while rest.get(after) == Some(&b' ') {
+        // Tabs where a paste has them in place of spaces.
+        while matches!(rest.get(after), Some(b' ' | b'\t')) {
             after += 1;
         }
         if after > i + 1 && rest.get(after) == Some(&b'=') && rest.get(after + 1) == Some(&b' ') {

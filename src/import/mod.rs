@@ -192,9 +192,10 @@ pub const IMPORTERS: &[&dyn Importer] = &[
     &dtruss::DtrussLog,
     &truss::TrussCSolaris,
     &truss::TrussCFreebsd,
+    // Its table of counts has syscount's heading; its titles tell it apart.
+    &procsystime::Procsystime,
     &syscount::SyscountByProcess,
     &syscount::Syscount,
-    &procsystime::Procsystime,
     &perf_stat::PerfStat,
     &kdump::Kdump,
     &perf_trace_log::PerfTraceLog,

@@ -182,9 +182,10 @@ impl ImportedTable {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProcessCount {
-    /// Process id.
-    pub pid: u32,
-    /// Command name, escaped.
+    /// Process id, where the file tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Command name, escaped; empty where the file has only ids.
     pub comm: String,
     /// Calls of all kinds.
     pub calls: u64,
@@ -197,6 +198,17 @@ pub struct ProcessCount {
     )]
     #[schemars(with = "Option<f64>")]
     pub time: Option<Nanos>,
+}
+
+impl ProcessCount {
+    /// How the process is called in text.
+    pub fn name(&self) -> String {
+        match self.pid {
+            Some(pid) if self.comm.is_empty() => format!("process {pid}"),
+            Some(pid) => format!("{} ({pid})", self.comm),
+            None => self.comm.clone(),
+        }
+    }
 }
 
 /// A thread or process whose table went into the sum.

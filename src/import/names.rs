@@ -167,7 +167,6 @@ impl Names {
 
     /// The rows, in the order of first appearance.
     pub(super) fn into_rows(self) -> Vec<Row> {
-        let timed = self.timed();
         let mixed = self.mixed();
         self.counts
             .into_iter()
@@ -180,11 +179,8 @@ impl Names {
                 },
                 calls: Some(c.calls),
                 errors: Some(c.errors),
-                time: if timed {
-                    Some(Nanos(c.time.unwrap_or(0)))
-                } else {
-                    None
-                },
+                // A call that never came back, or whose durations the tool left out, took no known time.
+                time: c.time.map(Nanos),
                 errnos: c.errnos.into_iter().collect::<BTreeMap<_, _>>(),
                 unfinished: c.unfinished,
                 longest: c.longest.map(Nanos),

@@ -178,7 +178,7 @@ fn by_process(imported: &Imported) -> Table {
         vec![
             Cell::number(process.calls as f64, Style::Whole),
             Cell::Name {
-                name: shown(&format!("{} ({})", process.comm, process.pid)),
+                name: shown(&process.name()),
                 ended: None,
             },
         ]

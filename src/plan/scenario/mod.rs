@@ -7,6 +7,7 @@
 
 mod blocks;
 mod builtin;
+pub mod estimate;
 mod file;
 mod load;
 pub mod published;
