@@ -379,6 +379,114 @@ fn a_group_with_few_processes() {
     assert_eq!(arms.count(), 0);
 }
 
+/// The finding of this code about the row with so many clients, which must be the only one.
+fn about_clients(record: &Record, code: &str, clients: u32) {
+    let about: Vec<u32> = record
+        .findings
+        .iter()
+        .filter(|finding| finding.code == code)
+        .map(|finding| record.strategies[finding.row.unwrap()].axes.clients)
+        .collect();
+    assert_eq!(about, [clients], "{code}: {:#?}", record.findings);
+}
+
+#[test]
+fn forks_that_are_refused_cost_their_row_and_no_other() {
+    let Some(group) = Group::make("pids", &[("pids.max", "40")]) else {
+        return;
+    };
+    let enter = format!("echo $$ > {} && exec \"$@\"", group.procs().display());
+    let run = Run::wrapped(
+        &["sh", "-c", &enter, "sh"],
+        [
+            "bench",
+            "redis-rs/persistent/unix",
+            "-c",
+            "60,2",
+            "-n",
+            "600",
+            "-t",
+            "incr",
+        ],
+    );
+    let run = run.args(["--engine", "none", "--runs", "2", "--warmup", "0"]);
+    let (ended, record) = run.record();
+    ended.code(1);
+    let [refused, other] = record.strategies.as_slice() else {
+        panic!("{:?}", record.strategies);
+    };
+    assert_eq!((refused.axes.clients, refused.status), (60, Status::Failed));
+    assert_eq!(
+        (other.axes.clients, other.status),
+        (2, Status::Ok),
+        "{:?}",
+        other.reason
+    );
+    assert_eq!(other.timed.known().unwrap().rounds.len(), 2);
+    assert_eq!(other.server_view.known().unwrap().served(&["incr"]), 1200);
+    about_clients(&record, "FORK_PIDS_MAX", 60);
+    let told = "in: redis-rs/persistent/unix (clients=60)";
+    assert!(ended.stdout.contains(told), "{}", ended.stdout);
+}
+
+#[test]
+fn a_script_that_may_not_fork_all_its_clients_says_so() {
+    if !have_php() {
+        return;
+    }
+    let Some(group) = Group::make("pids", &[("pids.max", "40")]) else {
+        return;
+    };
+    let scenario = r#"
+about = "more children than may be forked, and few enough"
+[[bench]]
+strategies = ["forked-script/connect/unix"]
+tests = ["incr"]
+clients = [80, 3]
+requests-per-client = 20
+runs = 1
+warmup = 0
+pause = "0s"
+"#;
+    let enter = format!("echo $$ > {} && exec \"$@\"", group.procs().display());
+    let run = Run::wrapped(
+        &["sh", "-c", &enter, "sh"],
+        ["bench", "--engine", "none", "--scenario"],
+    );
+    let path = run.path("forks.toml");
+    std::fs::write(&path, scenario).unwrap();
+    let (ended, record) = run.arg(&path).record();
+    ended.code(1);
+    let [refused, other] = record.strategies.as_slice() else {
+        panic!("{:?}", record.strategies);
+    };
+    let round = &refused.timed.known().unwrap().rounds[0];
+    let failed: u64 = round.errors.values().sum();
+    assert_eq!(
+        (round.asked.0, round.ops.0 + failed),
+        (1600, 1600),
+        "{:?}",
+        round.errors
+    );
+    assert!(
+        round.errors.keys().all(|key| key.starts_with("fork:")),
+        "{:?}",
+        round.errors
+    );
+    assert_eq!(round.server.known().unwrap().served(&["incr"]), round.ops.0);
+    assert_eq!(
+        (other.status, other.timed.known().unwrap().rounds[0].ops.0),
+        (Status::Ok, 60)
+    );
+    about_clients(&record, "FORK_PIDS_MAX", 80);
+    // The errno and its words are those of a full queue, which it is not.
+    assert!(
+        !codes(&record).contains(&"UNIX_BACKLOG_EAGAIN"),
+        "{:?}",
+        codes(&record)
+    );
+}
+
 #[test]
 fn a_server_with_a_hundredth_of_a_cpu() {
     let quota = [("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "1000")];

@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 
 use super::leftovers::Mark;
 use super::start::{self, ChildEnds, Target};
-use super::{CpuTimes, EngineError, EngineKind, Exit, Pipes, Program, Stdio};
+use super::{CpuTimes, EngineError, EngineKind, Exit, Order, Outcome, Pipes, Program, Session, Stdio};
 use crate::sys::process::{PidFd, Usage, send_signal, wait_ended, wait4};
 use crate::sys::spawn::{Image, Setup, spawn};
 
@@ -222,6 +222,42 @@ impl Plain {
             engine: self.engine,
             what: what.to_owned(),
         }
+    }
+}
+
+/// A session whose programs run freely; what a [`Plain`] does of a session's work is said here once.
+pub(super) trait Free: Send {
+    /// The programs.
+    fn plain(&self) -> &Plain;
+    /// The same, to take something from.
+    fn plain_mut(&mut self) -> &mut Plain;
+    /// See [`Session::order`].
+    fn everything(&self) -> Order {
+        Order::new(|_| ())
+    }
+    /// See [`Session::finish`].
+    fn end(self: Box<Self>, limit: Option<Duration>) -> Result<Outcome, EngineError>;
+}
+
+impl<F: Free> Session for F {
+    fn pids(&self) -> &[i32] {
+        self.plain().pids()
+    }
+
+    fn pipes(&mut self) -> Vec<Pipes> {
+        self.plain_mut().pipes()
+    }
+
+    fn signal(&self, signal: i32) {
+        self.plain().signal(signal);
+    }
+
+    fn order(&self) -> Order {
+        self.everything()
+    }
+
+    fn finish(self: Box<Self>, limit: Option<Duration>) -> Result<Outcome, EngineError> {
+        self.end(limit)
     }
 }
 

@@ -86,15 +86,19 @@ pub(super) fn of_operations(
     scene: &mut Scene<'_>,
 ) -> Failure {
     let (class, message) = text.split_once(':').unwrap_or(("", text));
+    let symptom = Symptom::of(text);
     let mut failure = Failure {
         stage: if counted { Stage::Counted } else { Stage::Round },
         kind: FailureKind::Said,
         class: class.to_owned(),
-        errno: Symptom::of(message).errno().map(str::to_owned),
+        errno: symptom.errno().map(str::to_owned),
         ..nothing(message, scene)
     };
     let health = scene.health();
     read_the_moment(&mut failure, scene, worker, health);
+    if symptom == Symptom::NotForked {
+        failure.facts.extend(evidence::forking(&Root::live()));
+    }
     failure
 }
 
