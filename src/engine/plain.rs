@@ -353,7 +353,7 @@ fn start_one(
         filter: &[],
         no_new_privs: false,
     };
-    let mut child = spawn(image, &setup).map_err(|error| start::no_process("fork", &error))?;
+    let mut child = spawn(image, &setup).map_err(|error| start::no_process("start a process", &error))?;
     let pid = child.pid();
     let pidfd = PidFd::open(pid);
     if let Some(before_exec) = before_exec {

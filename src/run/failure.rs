@@ -61,7 +61,10 @@ pub(super) fn of_workers(error: &WorkerError, counted: bool, scene: &mut Scene<'
         stage,
         kind: kind(error, fault),
         class,
-        errno: errno(&message, stderr).map(str::to_owned),
+        errno: match error {
+            WorkerError::Engine(EngineError::NoProcess { errno, .. }) => Some(format!("{errno:?}")),
+            _ => errno(&message, stderr).map(str::to_owned),
+        },
         message,
         pid: fault.map(|f| f.pid),
         exit,
