@@ -165,6 +165,40 @@ fn wrong_usage_is_code_2_and_names_the_nearest_call() {
     }
 }
 
+/// Failures that cost a counter of their own are counted when that is asked for, and never shown as none.
+#[test]
+fn failures_are_not_shown_as_none_where_they_were_not_counted() {
+    let output = run(&["--engine", "ptrace-counts", "-Z", "--", "true"]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("does not see which calls fail"));
+    if !ready(systally::engine::EngineKind::Perf) {
+        return;
+    }
+    let script = "cat /nonexistent 2>/dev/null; true";
+    let counted = |more: &[&str]| {
+        let all = [
+            &["--engine", "perf", "-e", "trace=openat"],
+            more,
+            &["--", "sh", "-c", script],
+        ]
+        .concat();
+        let output = run(&all);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stderr)
+    };
+    let plain = counted(&[]);
+    assert!(plain.contains("--errors"), "{plain}");
+    let with = counted(&["--errors"]);
+    assert!(with.contains("OTHER") || with.contains("other"), "{with}");
+    assert!(!with.contains("not told apart"), "{with}");
+    let failed = counted(&["-Z"]);
+    assert!(calls(&failed, "openat").is_some_and(|n| n >= 1), "{failed}");
+    assert!(
+        calls(&plain, "openat") > calls(&failed, "openat"),
+        "{plain}{failed}"
+    );
+}
+
 #[test]
 fn chosen_calls_only() {
     if !can_trace() {

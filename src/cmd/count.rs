@@ -208,7 +208,9 @@ pub(super) fn engine_error(error: EngineError) -> CommandError {
         } => Code::Child(127),
         EngineError::Exec { .. } => Code::Child(126),
         EngineError::Denied { .. } => Code::CannotMeasure,
-        EngineError::System { .. } | EngineError::Broken { .. } => Code::Failed,
+        EngineError::System { .. } | EngineError::NoProcess { .. } | EngineError::Broken { .. } => {
+            Code::Failed
+        }
         // As for processes that were never there.
         EngineError::NoneLeft | EngineError::CannotAttach { .. } => Code::Usage,
     };

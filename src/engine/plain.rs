@@ -107,7 +107,7 @@ impl Plain {
         let reaper = std::thread::Builder::new()
             .name("systally-reaper".to_owned())
             .spawn(move || reap(job, &sender))
-            .map_err(|error| start::system("start the thread that waits for the programs", &error))?;
+            .map_err(|error| start::no_process("start the thread that waits for the programs", &error))?;
         let mut plain = Plain {
             engine,
             pids: Vec::new(),
@@ -353,7 +353,7 @@ fn start_one(
         filter: &[],
         no_new_privs: false,
     };
-    let mut child = spawn(image, &setup).map_err(|error| start::system("fork", &error))?;
+    let mut child = spawn(image, &setup).map_err(|error| start::no_process("fork", &error))?;
     let pid = child.pid();
     let pidfd = PidFd::open(pid);
     if let Some(before_exec) = before_exec {
