@@ -58,8 +58,11 @@ fn is_refused(name: &str, content: &[u8], words: &[&str]) {
     assert!(output.stdout.is_empty(), "{name}");
 }
 
+/// The name of a file, what it is packed with, and how.
+type Packing = (&'static str, &'static str, fn(&str) -> Vec<u8>);
+
 /// The two ways to pack, with what the beginnings of their files are.
-fn packings() -> [(&'static str, &'static str, fn(&str) -> Vec<u8>); 2] {
+fn packings() -> [Packing; 2] {
     [("log.gz", "gzip", gzip), ("log.zst", "zstd", zstd)]
 }
 
