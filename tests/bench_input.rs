@@ -197,6 +197,29 @@ fn fails_within(limit: &str, text: &str, kind: FailureKind, code: &str, words: &
     assert!(!finding(&record, code).try_next.is_empty());
 }
 
+/// A worker that starts a daemon in its timed round does not leave it behind, and one that nobody is to end stays.
+#[test]
+fn a_daemon_of_a_worker_ends_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("pids");
+    let daemon = format!(
+        "(setsid sh -c 'echo $$ >> {list}; exec sleep 600' >/dev/null 2>&1 </dev/null &) ; \
+         while [ ! -s {list} ]; do sleep 0.01; done; ",
+        list = list.display()
+    );
+    let mut bystander = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    script(&format!("{daemon}{READY} exit 0"), &["--timeout", "30s"]);
+    let pids = std::fs::read_to_string(&list).unwrap();
+    assert!(pids.lines().count() >= 1);
+    for pid in pids.lines() {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
+    }
+    assert!(bystander.try_wait().unwrap().is_none());
+    bystander.kill().unwrap();
+    bystander.wait().unwrap();
+}
+
 #[test]
 fn a_program_that_is_no_worker_is_a_row_that_says_what_it_did() {
     let said = FailureKind::Said;
@@ -551,4 +574,60 @@ fn a_socket_that_is_not_ours_to_use_is_said_to_be_forbidden() {
         "{error}"
     );
     assert!(ended.took < Duration::from_secs(60));
+}
+
+/// A server that is not there, or lets nobody in, fails every command in the same way: code 1, one message with
+/// what to do next, and no password in it. What is written wrongly is code 2.
+#[test]
+fn a_server_that_cannot_be_used_ends_every_command_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing").display().to_string();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let closed = listener.local_addr().unwrap();
+    drop(listener);
+    let mut servers = vec![
+        (format!("redis://{closed}"), 1, "connection refused"),
+        (format!("redis://:hunter2@{closed}"), 1, "connection refused"),
+        (format!("unix://{missing}"), 1, "no such socket"),
+        (format!("memcached://{closed}"), 1, "connection refused"),
+        (format!("memcached+unix://{missing}"), 1, "no such socket"),
+        (format!("unix:{missing}"), 2, "unix:///path/of/socket"),
+        ("redis://:hun/ter2@h".to_owned(), 2, "%2F"),
+        ("redis://:hun%ter2@h".to_owned(), 2, "%25"),
+        ("memcached://:hunter2@h".to_owned(), 2, "no login"),
+    ];
+    let redis = Redis::start(Some("s3cret"));
+    if let Some(redis) = &redis {
+        let (port, socket) = (redis.port(), redis.socket().display().to_string());
+        servers.push((format!("redis://127.0.0.1:{port}"), 1, "REDISCLI_AUTH"));
+        servers.push((format!("redis://:hunter2@127.0.0.1:{port}"), 1, "REDISCLI_AUTH"));
+        servers.push((format!("unix://:hunter2@{socket}"), 1, "REDISCLI_AUTH"));
+        servers.push((format!("unix://{socket}?password=hunter2"), 1, "REDISCLI_AUTH"));
+    }
+    // A bench asks a memcached only when it has a client for one.
+    let memcached_client = std::process::Command::new("php").arg("-m").output();
+    let memcached_client =
+        memcached_client.is_ok_and(|all| String::from_utf8_lossy(&all.stdout).contains("memcached"));
+    for (uri, code, words) in &servers {
+        let memcached = uri.starts_with("memcached");
+        let client = if memcached { "php-memcached" } else { "raw" };
+        for args in [
+            ["bench", client, "--server", uri].as_slice(),
+            &["bench", client, "-u", uri],
+            &["count", "--server", uri, "--", "true"],
+            &["preflight", "--server", uri],
+            &["preflight", "-u", uri],
+        ] {
+            if memcached && args[0] == "bench" && *code == 1 && !memcached_client {
+                continue;
+            }
+            let ended = Run::of(args).end();
+            ended.code(*code);
+            let said = ended.stderr.lines().next().unwrap_or_default();
+            assert!(said.contains(words), "{args:?}: {}", ended.all());
+            for secret in ["hunter2", "hun/ter2", "hun%ter2", "ter2"] {
+                assert!(!ended.all().contains(secret), "{args:?}: {}", ended.all());
+            }
+        }
+    }
 }

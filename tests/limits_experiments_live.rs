@@ -7,15 +7,22 @@
 mod bench_support;
 mod limits_support;
 
+use std::ffi::OsStr;
+
 use bench_support::{Run, codes, evidence, finding, have, have_php, is_root, row};
 use limits_support::{Group, Redis, in_own_network, proof, symptoms};
 use systally::record::{ProofArm, ProofVerdict, Record, Status, sampled};
 use systally::sys::namespace::set_open_files_of;
 
-/// A bench that is timed only, and whose suspected limits are put to the test.
-fn proving(strategy: &str, clients: u32, operations: u32) -> Run {
-    let (clients, operations) = (clients.to_string(), operations.to_string());
-    Run::bench([strategy, "-c", &clients, "-n", &operations, "-t", "incr"]).args([
+/// A bench that is timed only, for one round.
+fn timed<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Run {
+    once(Run::bench(args))
+}
+
+/// The same of a run that has its arguments.
+fn once(run: Run) -> Run {
+    // A round takes seconds; on a machine that is busy it may take much longer.
+    run.args([
         "--engine",
         "none",
         "--runs",
@@ -24,8 +31,13 @@ fn proving(strategy: &str, clients: u32, operations: u32) -> Run {
         "0",
         "--timeout",
         "60s",
-        "--prove",
     ])
+}
+
+/// A bench that is timed only, and whose suspected limits are put to the test.
+fn proving(strategy: &str, clients: u32, operations: u32) -> Run {
+    let (clients, operations) = (clients.to_string(), operations.to_string());
+    timed([strategy, "-c", &clients, "-n", &operations, "-t", "incr"]).arg("--prove")
 }
 
 /// What every proven limit has: the symptom in both A and in neither B.
@@ -143,17 +155,7 @@ fn a_tcp_queue_that_may_reset() {
         let Some(redis) = Redis::start(&[], &[]) else {
             return;
         };
-        let run = Run::bench(["redis-rs/connect/tcp", "-c", "24", "-n", "96", "-t", "incr"]);
-        let run = run.args([
-            "--engine",
-            "none",
-            "--runs",
-            "1",
-            "--warmup",
-            "0",
-            "--timeout",
-            "60s",
-        ]);
+        let run = timed(["redis-rs/connect/tcp", "-c", "24", "-n", "96", "-t", "incr"]);
         let (ended, record) = run.args(redis.flags()).record();
         assert_eq!(record.counters.after["net.ipv4.tcp_abort_on_overflow"], 1);
         let reset = record.counters.grew("TcpExt.EmbryonicRsts").unwrap() > 0;
@@ -234,10 +236,8 @@ fn seventy_connections_with_sixty_four_descriptors() {
         ["bench", "-n", "70", "-t", "incr"],
     );
     let path = run.path("record.json");
-    let ended = run
-        .args([
-            "--engine", "none", "--runs", "1", "--warmup", "0", "--prove", "-o",
-        ])
+    let ended = once(run)
+        .args(["--prove", "-o"])
         .arg(&path)
         .args(["--", "python3"])
         .arg(&worker)
@@ -337,9 +337,7 @@ fn a_user_with_few_processes() {
         ["bench", "redis-rs/persistent/tcp", "-c", "40", "-n", "400"],
     );
     run.open_to_all();
-    let run = run.args([
-        "-t", "incr", "--engine", "none", "--runs", "1", "--warmup", "0", "--prove",
-    ]);
+    let run = once(run).args(["-t", "incr", "--prove"]);
     let (ended, record) = run.record();
     ended.code(1);
     let refused = finding(&record, "FORK_NPROC");
@@ -367,7 +365,7 @@ fn a_group_with_few_processes() {
             "incr",
         ],
     );
-    let run = run.args(["--engine", "none", "--runs", "1", "--warmup", "0", "--prove"]);
+    let run = once(run).arg("--prove");
     let (ended, record) = run.record();
     ended.code(1);
     let refused = finding(&record, "FORK_PIDS_MAX");
@@ -499,7 +497,7 @@ fn a_server_with_a_hundredth_of_a_cpu() {
         return;
     };
     group.take(redis.pid());
-    let run = Run::bench([
+    let run = timed([
         "raw/pipeline/unix",
         "-c",
         "4",
@@ -509,18 +507,8 @@ fn a_server_with_a_hundredth_of_a_cpu() {
         "1s",
         "-t",
         "incr",
-    ]);
-    let run = run.args([
-        "--engine",
-        "none",
-        "--runs",
-        "1",
-        "--warmup",
-        "0",
-        "--timeout",
-        "60s",
-        "--prove",
-    ]);
+    ])
+    .arg("--prove");
     let (_, record) = run.args(redis.flags()).record();
     assert_eq!(row(&record, "raw/pipeline/unix").status, Status::Ok);
     let throttled = finding(&record, "CPU_THROTTLE");
@@ -552,7 +540,7 @@ fn a_memcached_with_few_connections() {
     let _server = limits_support::Ended(command.spawn().unwrap());
     limits_support::wait_for(port);
     let uri = format!("memcached://127.0.0.1:{port}");
-    let run = Run::bench([
+    let run = timed([
         "php-memcached/text/tcp",
         "-u",
         &uri,
@@ -562,18 +550,8 @@ fn a_memcached_with_few_connections() {
         "500",
         "-t",
         "set",
-    ]);
-    let run = run.args([
-        "--engine",
-        "none",
-        "--runs",
-        "1",
-        "--warmup",
-        "0",
-        "--timeout",
-        "60s",
-        "--prove",
-    ]);
+    ])
+    .arg("--prove");
     let (_, record) = run.record();
     let full = finding(&record, "MEMCACHED_CONNLIMIT_FAST");
     assert_eq!(full.evidence["max_connections"], "60");

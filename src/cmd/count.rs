@@ -19,12 +19,12 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::engine::{
-    self, Availability, EngineError, EngineKind, Exit, Order, Program, Request, Stdio, Window,
+    self, Availability, EngineError, EngineKind, Exit, Failures, Order, Program, Request, Stdio, Window,
 };
+use crate::files;
 use crate::plan::trace_set;
-use crate::record::wire;
 use crate::render::{CountColumn, Format, SortBy};
-use crate::sys::process::{PidFd, die_by, is_ignored};
+use crate::sys::process::{PidFd, default_signals, die_by, is_ignored};
 use crate::units::{Nanos, Ops, escape, parse_span};
 
 use super::attach;
@@ -94,6 +94,11 @@ pub struct CountArgs {
     #[arg(short = 'Z', long)]
     pub failed_only: bool,
 
+    /// Count failed calls too where that costs extra: `--engine perf` leaves them out. The other engines see
+    /// them anyway, all but ptrace-counts
+    #[arg(long)]
+    pub errors: bool,
+
     /// Operations that the program makes, for counts per operation
     #[arg(long, value_name = "N", conflicts_with = "ops_from", value_parser = clap::value_parser!(u64).range(1..))]
     pub ops: Option<u64>,
@@ -107,8 +112,8 @@ pub struct CountArgs {
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Form of the result. A table goes to standard error, since standard output is the program's; the
-    /// other forms go to standard output
+    /// Form of the result. A table, also that of strace, goes to standard error, since standard output is the
+    /// program's; the other forms go to standard output
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
 
@@ -248,15 +253,28 @@ pub fn run(args: &mut CountArgs) -> CommandResult {
         ))
         .code(Code::Usage);
     }
+    let wants_failures = args.errors || args.successful_only || args.failed_only;
+    if wants_failures && !engine.capabilities().errors {
+        return Err(anyhow!(
+            "the {} engine does not see which calls fail; use another one for --errors, -z and -Z",
+            engine.kind()
+        ))
+        .code(Code::Usage);
+    }
     // Before anything runs: what cannot be kept is not worth counting.
     if let Some(path) = args.output.as_deref().filter(|path| *path != Path::new("-")) {
-        wire::check(path).code(Code::Usage)?;
+        files::check(path).code(Code::Usage)?;
     }
     let request = Request {
         window: Window::Whole,
         selection,
         pin: !args.no_pin,
         cpu_time: args.engine == CountEngine::Ptrace,
+        failures: if wants_failures {
+            Failures::All
+        } else {
+            Failures::Free
+        },
     };
     let watch = args.server.as_deref().map(Watch::open).transpose()?;
     if args.attaches() {
@@ -337,6 +355,8 @@ fn launch(args: &CountArgs, request: &Request, mut watch: Option<Watch>) -> Comm
     let mut outcome = session.finish(None).code(Code::Failed)?;
     let elapsed = Nanos::from(started.elapsed());
     forwarding.close();
+    // Nothing is left that could be passed on to: whoever ends systally now means systally.
+    default_signals();
     let served = watch.map(Watch::end);
     let found = reader.map(|thread| thread.join().unwrap_or(Found::Nothing));
     let exit = outcome.exits.first().copied().unwrap_or(Exit::Code(0));
@@ -385,8 +405,11 @@ pub(super) fn engine_error(error: EngineError) -> CommandError {
         } => Code::Child(127),
         EngineError::Exec { .. } => Code::Child(126),
         EngineError::Denied { .. } => Code::CannotMeasure,
-        EngineError::NoneLeft | EngineError::System { .. } | EngineError::Broken { .. } => Code::Failed,
-        EngineError::CannotAttach { .. } => Code::Usage,
+        EngineError::System { .. } | EngineError::NoProcess { .. } | EngineError::Broken { .. } => {
+            Code::Failed
+        }
+        // As for processes that were never there.
+        EngineError::NoneLeft | EngineError::CannotAttach { .. } => Code::Usage,
     };
     CommandError {
         code,
@@ -397,7 +420,7 @@ pub(super) fn engine_error(error: EngineError) -> CommandError {
 /// Passes on what was sent to systally alone. What the terminal sends (Ctrl-C, Ctrl-\) reaches the
 /// program by itself, and systally only stays to print the table.
 ///
-/// When the program has ended, then or by that signal, TERM and HUP go to all that it left behind and is still
+/// When the program has ended, then or by that signal, the signal goes to all that it left behind and is still
 /// counted, and what does not end by it is killed: nobody else would end it, and the table waits for it.
 ///
 /// # Errors
@@ -422,7 +445,7 @@ fn forward(
                 // One that has ended is no error; what it left behind is seen to below.
                 let _ = target.signal(number);
             }
-            if matches!(number, SIGTERM | SIGHUP | SIGINT) {
+            if matches!(number, SIGTERM | SIGHUP | SIGINT | SIGQUIT) {
                 let (program, left) = (Arc::clone(&targets), everything.clone());
                 let end = move || {
                     // Until it is reaped, a signal can still be sent to it. It may take its time to end.

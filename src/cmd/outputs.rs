@@ -3,9 +3,8 @@
 use std::io;
 use std::path::Path;
 
-use anyhow::Context;
-
 use crate::cli::{BenchArgs, OutputArgs};
+use crate::files;
 use crate::record::{Record, wire};
 use crate::render::{self, Format, View};
 
@@ -38,7 +37,7 @@ pub(super) fn places(output: &OutputArgs) -> Result<(), CommandError> {
     ];
     all.into_iter()
         .filter_map(|path| file(path.as_deref()))
-        .try_for_each(wire::check)
+        .try_for_each(files::check)
         .code(Code::Usage)
 }
 
@@ -61,7 +60,7 @@ impl Header {
         }
         match self.format {
             Format::Table => print(&format!("{text}\n")),
-            Format::Markdown | Format::Csv | Format::Json => {
+            Format::Markdown | Format::Csv | Format::Json | Format::Strace => {
                 warn(text);
                 Ok(())
             }
@@ -69,27 +68,21 @@ impl Header {
     }
 }
 
-/// Prints the results and writes the files; `saved` is what became of the record's own file. One file that
-/// cannot be written does not cost the others.
+/// Prints the results and writes the files. One file that cannot be written does not cost the others.
 ///
 /// # Errors
 /// The first of what went wrong; the others are told on standard error.
-pub(super) fn write_outputs(
-    args: &BenchArgs,
-    format: Format,
-    record: &Record,
-    saved: Result<(), CommandError>,
-) -> Result<(), CommandError> {
+pub(super) fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -> Result<(), CommandError> {
     let view = View {
         all_syscalls: args.output.all,
         peers: args.output.peers,
         header: false,
         ..terminal::view()
     };
-    let mut done = vec![
-        print(&render::render(record, format, &view)?).map_err(CommandError::from),
-        saved,
-    ];
+    let mut done = vec![print(&render::render(record, format, &view)?).map_err(CommandError::from)];
+    if let Some(path) = file(args.output.output.as_deref()) {
+        done.push(wire::save(record, path).map_err(CommandError::from));
+    }
     for (path, format) in [
         (&args.output.export_markdown, Format::Markdown),
         (&args.output.export_csv, Format::Csv),
@@ -126,8 +119,7 @@ fn write(path: &Path, text: &str) -> Result<(), CommandError> {
     if path == Path::new("-") {
         print(text)?;
     } else {
-        std::fs::write(path, text)
-            .with_context(|| format!("cannot write {}: choose another place", path.display()))?;
+        files::write(path, text)?;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use anyhow::{Context, anyhow};
 use crate::cli::BenchArgs;
 use crate::engine::{self, EngineKind};
 use crate::explain::explain;
+use crate::files;
 use crate::plan::rows::Row;
 use crate::plan::scenario::estimate::{self, Passes};
 use crate::plan::scenario::published::Figures;
@@ -94,7 +95,6 @@ pub(super) fn run(args: &BenchArgs, name: &str) -> CommandResult {
     let rows = planned.iter().map(|one| one.rows.len()).collect();
     let parts = Parts::new(args.output.quiet, rows, costs);
 
-    let mut saved = Ok(());
     let mut told = Told::new();
     let mut records: Vec<Record> = Vec::new();
     for (number, one) in planned.iter().enumerate() {
@@ -104,13 +104,14 @@ pub(super) fn run(args: &BenchArgs, name: &str) -> CommandResult {
         let last = number + 1 == planned.len();
         let mut record = {
             let before = &records;
-            let mut keep = file(args.output.output.as_deref()).map(|path| {
-                let saved = &mut saved;
+            let steps = file(args.output.output.as_deref()).filter(|path| files::is_replaced(path));
+            let mut keep = steps.map(|path| {
                 move |record: &Record| {
                     let all = before.iter().cloned().chain([record.clone()]).collect();
                     if let Some(mut all) = join(all) {
                         all.complete &= last;
-                        *saved = wire::save(&all, path);
+                        // Whether it can be kept is asked and told at the end.
+                        let _ = wire::save(&all, path);
                     }
                 }
             });
@@ -140,15 +141,8 @@ pub(super) fn run(args: &BenchArgs, name: &str) -> CommandResult {
     };
     record.complete &= done;
     record.findings = explain(&record);
-    if let Some(path) = file(args.output.output.as_deref()) {
-        saved = wire::save(&record, path);
-    }
-    write_outputs(
-        args,
-        form(&args.output),
-        &record,
-        saved.map_err(CommandError::from),
-    )?;
+    interrupt.release();
+    write_outputs(args, form(&args.output), &record)?;
     Ok(exit_code(&record, args.ignore_failure))
 }
 

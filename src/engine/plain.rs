@@ -9,8 +9,9 @@ use nix::errno::Errno;
 use nix::sys::signal::SigSet;
 use nix::unistd::Pid;
 
+use super::leftovers::Mark;
 use super::start::{self, ChildEnds, Target};
-use super::{CpuTimes, EngineError, EngineKind, Exit, Pipes, Program, Stdio};
+use super::{CpuTimes, EngineError, EngineKind, Exit, Order, Outcome, Pipes, Program, Session, Stdio};
 use crate::sys::process::{PidFd, Usage, send_signal, wait_ended, wait4};
 use crate::sys::spawn::{Image, Setup, spawn};
 
@@ -21,10 +22,11 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// descriptor of its process, which waits meanwhile.
 pub(super) type BeforeExec = Box<dyn FnMut(usize, Pid, &PidFd) -> Result<(), EngineError> + Send>;
 
-/// What becomes of the rest of a program's process group when the program has ended.
+/// What becomes of what a program has started when the program has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Orphans {
-    /// It is killed: nobody counts it, and nobody else would end it.
+    /// The rest of its process group is killed, and when all programs have ended the daemons that they left
+    /// behind too: nobody counts them, and nobody else would end them.
     Kill,
     /// It is left alone: the engine follows it to its end.
     Leave,
@@ -38,7 +40,15 @@ pub(super) struct Plain {
     pipes: Vec<Pipes>,
     reports: Receiver<Report>,
     reaper: Option<JoinHandle<()>>,
-    ended: Option<Vec<(Exit, Usage)>>,
+    ended: Option<Ended>,
+}
+
+/// How the programs ended.
+#[derive(Debug, Default)]
+struct Ended {
+    exits: Vec<(Exit, Usage)>,
+    /// What they had left running and was killed.
+    left: Vec<String>,
 }
 
 struct Started {
@@ -51,7 +61,7 @@ struct Started {
 enum Report {
     Started(Vec<Started>),
     NotStarted(EngineError),
-    Ended(Vec<(Exit, Usage)>),
+    Ended(Ended),
 }
 
 /// What the reaper thread is told.
@@ -61,6 +71,7 @@ struct Job {
     orphans: Orphans,
     die_with_thread: bool,
     mask: SigSet,
+    mark: Option<Mark>,
 }
 
 impl Plain {
@@ -70,10 +81,14 @@ impl Plain {
     /// A program that cannot be executed, or what `before_exec` says.
     pub(super) fn launch(
         engine: EngineKind,
-        programs: Vec<Program>,
+        mut programs: Vec<Program>,
         before_exec: Option<BeforeExec>,
         orphans: Orphans,
     ) -> Result<Plain, EngineError> {
+        let mark = (orphans == Orphans::Kill).then(Mark::new);
+        if let Some(mark) = &mark {
+            programs.iter_mut().for_each(|program| mark.put_on(program));
+        }
         let mask = SigSet::thread_get_mask().map_err(|source| EngineError::System {
             operation: "read the signal mask",
             pid: 0,
@@ -86,12 +101,13 @@ impl Plain {
             // Nobody counts a program any more when the strace of a killed systally has gone.
             die_with_thread: engine == EngineKind::Strace,
             mask,
+            mark,
         };
         let (sender, reports) = std::sync::mpsc::channel();
         let reaper = std::thread::Builder::new()
             .name("systally-reaper".to_owned())
             .spawn(move || reap(job, &sender))
-            .map_err(|error| start::system("start the thread that waits for the programs", &error))?;
+            .map_err(|error| start::no_process("start the thread that waits for the programs", &error))?;
         let mut plain = Plain {
             engine,
             pids: Vec::new(),
@@ -177,7 +193,11 @@ impl Plain {
 
     /// How each program ended, and their CPU time together; empty before [`Plain::wait`] has said true.
     pub(super) fn ended(&self) -> (Vec<Exit>, CpuTimes) {
-        let ended = self.ended.as_deref().unwrap_or_default();
+        let ended = self
+            .ended
+            .as_ref()
+            .map(|ended| ended.exits.as_slice())
+            .unwrap_or_default();
         let cpu = ended
             .iter()
             .fold(CpuTimes::default(), |sum, (_, usage)| CpuTimes {
@@ -187,12 +207,57 @@ impl Plain {
         (ended.iter().map(|(exit, _)| *exit).collect(), cpu)
     }
 
+    /// What the programs had left running and was killed, each in words; empty before [`Plain::wait`] has said
+    /// true.
+    pub(super) fn left(&mut self) -> Vec<String> {
+        self.ended
+            .as_mut()
+            .map(|ended| std::mem::take(&mut ended.left))
+            .unwrap_or_default()
+    }
+
     /// An error of this session's engine.
     pub(super) fn broken(&self, what: &str) -> EngineError {
         EngineError::Broken {
             engine: self.engine,
             what: what.to_owned(),
         }
+    }
+}
+
+/// A session whose programs run freely; what a [`Plain`] does of a session's work is said here once.
+pub(super) trait Free: Send {
+    /// The programs.
+    fn plain(&self) -> &Plain;
+    /// The same, to take something from.
+    fn plain_mut(&mut self) -> &mut Plain;
+    /// See [`Session::order`].
+    fn everything(&self) -> Order {
+        Order::new(|_| ())
+    }
+    /// See [`Session::finish`].
+    fn end(self: Box<Self>, limit: Option<Duration>) -> Result<Outcome, EngineError>;
+}
+
+impl<F: Free> Session for F {
+    fn pids(&self) -> &[i32] {
+        self.plain().pids()
+    }
+
+    fn pipes(&mut self) -> Vec<Pipes> {
+        self.plain_mut().pipes()
+    }
+
+    fn signal(&self, signal: i32) {
+        self.plain().signal(signal);
+    }
+
+    fn order(&self) -> Order {
+        self.everything()
+    }
+
+    fn finish(self: Box<Self>, limit: Option<Duration>) -> Result<Outcome, EngineError> {
+        self.end(limit)
     }
 }
 
@@ -218,6 +283,7 @@ fn reap(mut job: Job, reports: &Sender<Report>) {
     let started = match start_all(&mut job) {
         Ok(started) => started,
         Err(error) => {
+            end_left(&job);
             let _ = reports.send(Report::NotStarted(error));
             return;
         }
@@ -229,11 +295,17 @@ fn reap(mut job: Job, reports: &Sender<Report>) {
         .map(|program| (program.pid, program.own_group))
         .collect();
     let _ = reports.send(Report::Started(started));
-    let ended = waited_for
+    let exits = waited_for
         .into_iter()
         .map(|(pid, own_group)| wait_for(pid, own_group && job.orphans == Orphans::Kill))
         .collect();
-    let _ = reports.send(Report::Ended(ended));
+    let left = end_left(&job);
+    let _ = reports.send(Report::Ended(Ended { exits, left }));
+}
+
+/// Ends what the programs have left running, where that is asked for.
+fn end_left(job: &Job) -> Vec<String> {
+    job.mark.as_ref().map(Mark::end_all).unwrap_or_default()
 }
 
 fn start_all(job: &mut Job) -> Result<Vec<Started>, EngineError> {
@@ -281,7 +353,7 @@ fn start_one(
         filter: &[],
         no_new_privs: false,
     };
-    let mut child = spawn(image, &setup).map_err(|error| start::system("fork", &error))?;
+    let mut child = spawn(image, &setup).map_err(|error| start::no_process("fork", &error))?;
     let pid = child.pid();
     let pidfd = PidFd::open(pid);
     if let Some(before_exec) = before_exec {

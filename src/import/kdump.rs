@@ -17,14 +17,22 @@ const KINDS: [&str; 14] = [
     "ARGS",
 ];
 
+/// How lines of data begin.
+const DATA: [&str; 2] = ["       ", "\t"];
+
 /// The importer.
 pub(super) struct Kdump;
 
 /// One record's heading line.
 #[derive(Debug)]
 struct Entry<'a> {
+    /// The process.
+    pid: u32,
+    /// What tells its threads apart.
     thread: u64,
     at: Option<u64>,
+    /// A stamp that no clock shows; else empty.
+    unusable: &'a [u8],
     kind: &'a [u8],
     body: &'a [u8],
 }
@@ -37,19 +45,40 @@ fn entry(line: &[u8]) -> Option<Entry<'_>> {
     for part in ids.split(|b| *b == b'/') {
         thread = number::uint(part)?;
     }
+    let process = number::uint(ids.split(|b| *b == b'/').next()?)?;
     // The first word of that kind behind the pid and the name.
     let at = (2..fields.len().min(12)).find(|i| KINDS.iter().any(|kind| kind.as_bytes() == fields[*i].0))?;
     let (kind, end) = fields[at];
     let (before, _) = fields[at - 1];
-    let stamp = (at >= 3 && before.contains(&b'.') && number::is_decimal(before))
-        .then(|| number::seconds(before))
-        .flatten();
+    // A column of its own for the thread: NetBSD's number within the process, FreeBSD's with -H. The command
+    // name stands behind it.
+    let own = fields[1].0;
+    if at >= 3
+        && !ids.contains(&b'/')
+        && let Some(id) = number::is_digits(own).then(|| number::uint(own)).flatten()
+    {
+        // NetBSD counts the threads of each process from 1.
+        thread = if id <= 0xffff { process << 16 | id } else { id };
+    }
+    let is_stamp =
+        at >= 3 && before.contains(&b'.') && (number::is_decimal(before) || number::is_odd(before));
+    let stamp = is_stamp.then(|| number::seconds(before)).flatten();
     Some(Entry {
+        pid: u32::try_from(process).unwrap_or(0),
         thread,
         at: stamp.map(|n| n.0),
+        unusable: if is_stamp && stamp.is_none() { before } else { &[] },
         kind,
         body: text::trim(&line[end..]),
     })
+}
+
+/// `connect[98]` (kdump -S) without the number.
+fn without_number(name: &[u8]) -> &[u8] {
+    match name.iter().position(|b| *b == b'[') {
+        Some(open) if name.ends_with(b"]") => &name[..open],
+        Some(_) | None => name,
+    }
 }
 
 #[derive(Debug)]
@@ -81,8 +110,10 @@ impl Importer for Kdump {
         let mut lost_start = false;
         lines::for_each::<()>(input, |line| {
             let clean = text::unwrap_line(line.text);
-            let Some(entry) = entry(&clean) else {
-                // Data of a GIO record goes on over indented lines.
+            // Data of a GIO record goes on over indented lines, and may look like records; a process id is
+            // set flush right in six columns.
+            let is_data = data && DATA.iter().any(|indent| clean.starts_with(indent.as_bytes()));
+            let Some(entry) = entry(&clean).filter(|_| !is_data) else {
                 let indented = line.text.first().is_some_and(|b| matches!(b, b' ' | b'\t'));
                 if !(data && indented || text::is_noise(&clean)) {
                     imported.unknown_lines.add(line.number, line.text);
@@ -95,7 +126,10 @@ impl Importer for Kdump {
                 went_back |= at < last_at;
                 last_at = at;
             }
-            let pid = u32::try_from(entry.thread).unwrap_or(0);
+            let pid = u32::try_from(entry.thread).unwrap_or(entry.pid);
+            if !entry.unusable.is_empty() {
+                imported.unusable_values.add(line.number, entry.unusable);
+            }
             match entry.kind {
                 b"CALL" => {
                     let open = entry
@@ -103,7 +137,7 @@ impl Importer for Kdump {
                         .iter()
                         .position(|b| *b == b'(')
                         .unwrap_or(entry.body.len());
-                    let name = &entry.body[..open.min(64)];
+                    let name = without_number(&entry.body[..open.min(64)]);
                     let args = entry.body.get(open + 1..).unwrap_or(&[]);
                     let args = args.strip_suffix(b")").unwrap_or(args);
                     if let Some(before) = pending.remove(&entry.thread)
@@ -136,6 +170,7 @@ impl Importer for Kdump {
                         imported.unknown_lines.add(line.number, line.text);
                         return ControlFlow::Continue(());
                     };
+                    let name = &without_number(name);
                     let begun = pending.remove(&entry.thread);
                     let (id, args, began, number) = match begun {
                         Some(p) => (Some(p.id), p.args, p.at, p.line),
@@ -162,6 +197,9 @@ impl Importer for Kdump {
                     let value = result.first().copied().unwrap_or(b"");
                     let value = value.split(|b| *b == b'/').next().unwrap_or(b"");
                     let ret = number::int(value);
+                    if ret.is_none() && number::is_odd(value) {
+                        imported.unusable_values.add(line.number, value);
+                    }
                     let errno = match result {
                         [_, word, errno, ..] if *word == b"errno" => {
                             number::uint(errno).and_then(|n| u32::try_from(n).ok())

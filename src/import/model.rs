@@ -182,9 +182,10 @@ impl ImportedTable {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProcessCount {
-    /// Process id.
-    pub pid: u32,
-    /// Command name, escaped.
+    /// Process id, where the file tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Command name, escaped; empty where the file has only ids.
     pub comm: String,
     /// Calls of all kinds.
     pub calls: u64,
@@ -197,6 +198,17 @@ pub struct ProcessCount {
     )]
     #[schemars(with = "Option<f64>")]
     pub time: Option<Nanos>,
+}
+
+impl ProcessCount {
+    /// How the process is called in text.
+    pub fn name(&self) -> String {
+        match self.pid {
+            Some(pid) if self.comm.is_empty() => format!("process {pid}"),
+            Some(pid) => format!("{} ({pid})", self.comm),
+            None => self.comm.clone(),
+        }
+    }
 }
 
 /// A thread or process whose table went into the sum.
@@ -224,6 +236,11 @@ impl UnknownLines {
     pub const KEPT: usize = 5;
     /// How many characters of each.
     pub const WIDTH: usize = 120;
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
 
     /// Notes a line.
     pub fn add(&mut self, number: u64, line: &[u8]) {
@@ -306,6 +323,9 @@ pub struct Imported {
     pub facts: Option<Box<LogFacts>>,
     /// Lines of the file that nothing here understands.
     pub unknown_lines: UnknownLines,
+    /// Times and numbers that no run can have (`<-1>`, more than 64 bits hold), by line: they were left out.
+    #[serde(default, skip_serializing_if = "UnknownLines::is_empty")]
+    pub unusable_values: UnknownLines,
     /// What a reader of the counts must know, one sentence each.
     pub notes: Vec<String>,
 }
@@ -334,6 +354,7 @@ impl Imported {
             values: BTreeMap::new(),
             facts: None,
             unknown_lines: UnknownLines::default(),
+            unusable_values: UnknownLines::default(),
             notes: Vec::new(),
         }
     }

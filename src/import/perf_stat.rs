@@ -160,11 +160,12 @@ fn plain(line: &[u8]) -> Option<Counter> {
     })
 }
 
-/// `       0.000957005 seconds time elapsed`
+/// `       0.000957005 seconds time elapsed`, with -r `0.08255 +- 0.00176 seconds time elapsed  ( +-  2.13% )`
 fn elapsed(line: &[u8]) -> Option<Nanos> {
-    let line = text::trim(line);
-    let rest = line.strip_suffix(b" seconds time elapsed")?;
-    number::seconds(text::trim(rest))
+    let end = memchr::memmem::find(line, b" seconds time elapsed")?;
+    let mut fields = text::fields(&line[..end]).into_iter();
+    let time = number::seconds(fields.next()?)?;
+    matches!(fields.next(), None | Some(b"+-")).then_some(time)
 }
 
 impl Importer for PerfStat {

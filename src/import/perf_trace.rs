@@ -114,7 +114,7 @@ impl Importer for PerfTraceSummary {
             } else if trimmed.starts_with(b"Summary of events") || is_units(trimmed) || text::is_noise(&clean)
             {
                 // Parts of the frame.
-            } else if super::perf_trace_log::is_call(&clean) {
+            } else if super::perf_trace_log::is_call(&clean) || super::perf_trace_log::is_aside(&clean) {
                 // perf trace -S: the log of the same run, not counted a second time.
             } else {
                 imported.unknown_lines.add(line.number, line.text);
@@ -184,6 +184,10 @@ pub(super) fn lost_events(line: &[u8]) -> Option<u64> {
 fn errno_count(line: &[u8]) -> Option<(String, u64)> {
     let colon = line.iter().position(|b| *b == b':')?;
     let (errno, n) = (&line[..colon], text::trim(&line[colon + 1..]));
+    if errno == b"(unknown)" {
+        // Numbers that no program sees: calls that a signal interrupted and the kernel begins again.
+        return Some(("ERESTART".to_owned(), number::uint(n)?));
+    }
     let plain = errno.starts_with(b"E")
         && errno.len() < 32
         && errno.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_');

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::BufRead;
 use std::ops::ControlFlow;
 
-use super::facts::collect::{Call, Collector};
+use super::facts::collect::{Call, Class, Collector};
 use super::model::{Imported, ImportedTable, TimeKind};
 use super::names::{NameId, Names};
 use super::perf_trace::lost_events;
@@ -12,6 +12,10 @@ use super::{Head, ImportError, ImportFormat, Importer, Sniff, lines, nothing_of,
 
 const MILLISECOND: u64 = 1_000_000;
 const MOST_THREADS: usize = 65_536;
+/// No call takes longer than a year, in nanoseconds.
+const LONGEST: u64 = 365 * 86_400 * 1_000_000_000;
+/// Columns in front of the frames of a call chain.
+const CHAIN: &[u8] = b"                              ";
 
 /// The importer.
 pub(super) struct PerfTraceLog;
@@ -44,7 +48,8 @@ fn parts(line: &[u8]) -> Option<Parts<'_>> {
     }
     let inner = text::trim(&line[open + 1..close]);
     let took = match inner.strip_suffix(b"ms") {
-        Some(ms) => Some(number::span(text::trim(ms), MILLISECOND)?.0),
+        // Some versions print the end of a call without a beginning as the time since the year 1385.
+        Some(ms) => Some(number::span(text::trim(ms), MILLISECOND)?.0).filter(|n| *n < LONGEST),
         None if inner.is_empty() => None,
         None => return None,
     };
@@ -71,16 +76,22 @@ fn parts(line: &[u8]) -> Option<Parts<'_>> {
             continued,
         });
     }
-    // perf pads the result to a column.
-    let equals = memchr::memmem::rfind(body, b" = ")?;
-    let args = text::trim(&body[..equals]);
+    // perf pads the result to a column. A zero that would be a process id is printed as nothing at all.
+    let (args, result) = match body.strip_suffix(b" =") {
+        Some(args) => (args, &b""[..]),
+        None => {
+            let equals = memchr::memmem::rfind(body, b" = ")?;
+            (&body[..equals], text::trim(&body[equals + 3..]))
+        }
+    };
+    let args = text::trim(args);
     Some(Parts {
         at,
         took,
         thread,
         name,
         args: args.strip_suffix(b")").unwrap_or(args),
-        result: Some(text::trim(&body[equals + 3..])),
+        result: Some(result),
         continued,
     })
 }
@@ -104,6 +115,34 @@ fn thread(rest: &[u8]) -> (&[u8], &[u8]) {
     )
 }
 
+/// `-1 (unknown) (INTERNAL ERROR: strerror_r(512, [buf], 128)=22)`: a number that programs never see, so
+/// that perf has no name for it.
+fn unnamed(tail: &[u8]) -> Option<&'static str> {
+    let rest = tail.strip_prefix(b"(unknown)")?;
+    let number = memchr::memmem::find(rest, b"strerror_r(").map(|at| {
+        let digits = rest[at + 11..].split(|b| !b.is_ascii_digit()).next();
+        digits.and_then(number::uint)
+    });
+    Some(match number.flatten() {
+        Some(512) => "ERESTARTSYS",
+        Some(513) => "ERESTARTNOINTR",
+        Some(514) => "ERESTARTNOHAND",
+        Some(516) => "ERESTART_RESTARTBLOCK",
+        Some(_) => "errno ?",
+        // Another C library says something else; what has no name are these.
+        None => "ERESTART",
+    })
+}
+
+/// Frames of a call chain, page faults, and other events that perf trace can show between calls.
+pub(super) fn is_aside(line: &[u8]) -> bool {
+    if line.starts_with(CHAIN) && text::trim(line).ends_with(b")") {
+        return true;
+    }
+    let fault = text::contains(line, " minfault [") || text::contains(line, " majfault [");
+    fault && text::contains(line, "ms): ")
+}
+
 /// Whether a line is one of such a log.
 pub(super) fn is_call(line: &[u8]) -> bool {
     parts(line).is_some()
@@ -124,12 +163,19 @@ impl Importer for PerfTraceLog {
         let mut collector = Collector::default();
         let mut open: HashMap<u32, (NameId, Option<u64>)> = HashMap::new();
         let mut lost = 0_u64;
+        let mut returns = 0_u64;
+        let mut summary = false;
         lines::for_each::<()>(input, |line| {
             let clean = text::unwrap_line(line.text);
+            summary |= text::trim(&clean) == b"Summary of events:";
+            if summary {
+                // perf trace -S: the same run once more, as a table.
+                return ControlFlow::Continue(());
+            }
             let Some(parts) = parts(&clean) else {
                 match lost_events(text::trim(&clean)) {
                     Some(n) => lost = lost.saturating_add(n),
-                    None if text::is_noise(&clean) => {}
+                    None if text::is_noise(&clean) || is_aside(&clean) => {}
                     None => imported.unknown_lines.add(line.number, line.text),
                 }
                 return ControlFlow::Continue(());
@@ -142,6 +188,8 @@ impl Importer for PerfTraceLog {
             let (id, began) = match started {
                 Some((id, began)) => (Some(id), began),
                 None => {
+                    returns +=
+                        u64::from(parts.continued && Class::of(&text::name(parts.name)) == Class::Clone);
                     let id = names.id(parts.name, None);
                     match id.and_then(|id| names.of(id)) {
                         Some(counts) => counts.calls += 1,
@@ -165,8 +213,16 @@ impl Importer for PerfTraceLog {
                 result.split_at(result.iter().position(|b| *b == b' ').unwrap_or(result.len()));
             let tail = text::trim(tail);
             let ret = number::int(value);
-            let errno = (ret.is_some_and(|n| n < 0) && tail.starts_with(b"E"))
-                .then(|| text::name(&tail[..tail.iter().position(|b| *b == b' ').unwrap_or(tail.len())]));
+            if ret.is_none() && number::is_odd(value) {
+                imported.unusable_values.add(line.number, value);
+            }
+            let errno = if ret.is_some_and(|n| n < 0) && tail.starts_with(b"E") {
+                Some(text::name(
+                    &tail[..tail.iter().position(|b| *b == b' ').unwrap_or(tail.len())],
+                ))
+            } else {
+                unnamed(tail).map(str::to_owned)
+            };
             if let Some(errno) = &errno {
                 counts.failed(errno);
             }
@@ -205,6 +261,17 @@ impl Importer for PerfTraceLog {
         imported
             .notes
             .push("perf trace can lose events under load without saying so".to_owned());
+        if returns > 0 {
+            imported.notes.push(format!(
+                "{returns} of the clones are only the return in a new thread or process, whose own call stands beside \
+                 it: so many were made less"
+            ));
+        }
+        if summary {
+            imported
+                .notes
+                .push("the table at the end is of the same run and is not counted again".to_owned());
+        }
         imported.processes = Some(collector.seen.max(1));
         imported.facts = Some(Box::new(collector.finish()));
         imported.tables.push(ImportedTable {
@@ -219,6 +286,21 @@ impl Importer for PerfTraceLog {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn restarts_and_results_that_perf_prints_no_name_for() {
+        let text = "    15.580 ( 6.987 ms): sigs/6207 read(fd: 4<pipe:[65545]>, buf: 0x7f, count: 1)   = -1 (unknown) (INTERNAL ERROR: strerror_r(512, [buf], 128)=22)\n\
+                    \x20        ? (         ): sigs/6053  ... [continued]: clone())                  = \n\
+                    \x20  301.647 (18446744073677.398 ms): cat/6136  ... [continued]: clone())       = \n\
+                    \x20                                      _start (/usr/lib/ld-linux-x86-64.so.2)\n\
+                    \x20    0.047 ( 0.006 ms): php/19 wait4(upid: -1, options: NOHANG)                = 0\n";
+        let imported = PerfTraceLog.import(&mut text.as_bytes()).unwrap();
+        let table = &imported.tables[0];
+        let read = table.row("read").unwrap();
+        assert_eq!((read.errors, read.errnos.get("ERESTARTSYS")), (Some(1), Some(&1)));
+        assert_eq!(table.row("clone").map(|r| (r.calls(), r.time)), Some((2, None)));
+        assert_eq!(imported.unknown_lines.count, 0);
+    }
 
     #[test]
     fn lines_of_one_and_several_threads() {

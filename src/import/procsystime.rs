@@ -96,7 +96,8 @@ impl Importer for Procsystime {
                 }
                 None if text::is_noise(&clean)
                     || trimmed.starts_with(b"Tracing...")
-                    || trimmed.starts_with(b"Hit Ctrl-C") => {}
+                    || trimmed.starts_with(b"Hit Ctrl-C")
+                    || trimmed.starts_with(b"dtrace: ") => {}
                 None => imported.unknown_lines.add(line.number, line.text),
             }
             ControlFlow::Continue(())
@@ -145,6 +146,17 @@ impl Importer for Procsystime {
 mod tests {
     use super::*;
     use crate::units::Nanos;
+
+    #[test]
+    fn counts_are_not_taken_for_those_of_syscount() {
+        let text = "Hit Ctrl-C to stop sampling...\n\nSyscall Counts for PID 7,\n\n         SYSCALL              COUNT\n\
+                    \x20           read                  4\n          TOTAL:                  4\n";
+        let (_, found) = super::super::sniff(text.as_bytes(), true).unwrap();
+        assert_eq!(found.map(Importer::format), Some(ImportFormat::Procsystime));
+        let imported = Procsystime.import(&mut text.as_bytes()).unwrap();
+        assert_eq!(imported.tables[0].sum_calls(), 4);
+        assert_eq!(imported.unknown_lines.count, 0);
+    }
 
     #[test]
     fn all_three_tables_meet_in_one() {

@@ -210,7 +210,7 @@ impl Importer for SyscountByProcess {
                 current.and_then(|h| row(&clean, h).and_then(process))
             {
                 frame.shows();
-                let pid = process.0;
+                let pid = Some(process.0);
                 let room = imported.by_process.len() < MOST_PROCESSES;
                 let have = imported.by_process.iter_mut().find(|p| p.pid == pid);
                 match have {

@@ -163,9 +163,7 @@ fn strip_html(line: &[u8]) -> Cow<'_, [u8]> {
         rest = &rest[at..];
         if let Some(length) = tag_at(rest) {
             // Cells of a table must not run together.
-            if rest[1..].to_ascii_lowercase().starts_with(b"t")
-                || rest[1..].to_ascii_lowercase().starts_with(b"/t")
-            {
+            if matches!(rest, [b'<', b't' | b'T', ..] | [b'<', b'/', b't' | b'T', ..]) {
                 out.push(b' ');
             }
             rest = &rest[length..];

@@ -9,6 +9,7 @@ use super::facts::collect::{Call, Collector};
 use super::model::{Imported, ImportedTable};
 use super::names::Names;
 use super::{Head, ImportError, ImportFormat, Importer, Sniff, lines, nothing_of, number, text};
+use crate::foreign::strace::Event;
 
 /// The importer.
 pub(super) struct TrussLog;
@@ -22,11 +23,28 @@ struct Parts<'a> {
     args: &'a [u8],
     ret: Option<i64>,
     error: Option<(System, u32)>,
-    /// Solaris shows a call that sleeps and shows it again when it returns.
-    sleeping: bool,
+    /// Interrupted and begun again (FreeBSD).
+    restart: bool,
+    /// No call of its own: Solaris shows a call that sleeps and shows it again when it returns, and shows
+    /// the return of a fork in the child.
+    shown_twice: bool,
     /// The line is surely truss's and not strace's.
     sure: bool,
+    /// It is truss's, or strace's with tabs in place of spaces.
+    tabbed: bool,
 }
+
+/// What can follow the arguments.
+const RESULTS: [&str; 8] = [
+    "= ",
+    "ERR#",
+    "Err#",
+    "(sleeping",
+    "(returning",
+    "argc =",
+    "ERESTART",
+    "EJUSTRETURN",
+];
 
 fn parts(line: &[u8]) -> Option<Parts<'_>> {
     let mut rest = text::trim(line);
@@ -34,14 +52,14 @@ fn parts(line: &[u8]) -> Option<Parts<'_>> {
     let mut at = None;
     loop {
         let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
-        if digits == 0 && !rest.starts_with(b".") {
+        if digits == 0 && !rest.starts_with(b".") && !rest.starts_with(b"/") {
             break;
         }
         let end = rest.iter().position(|b| matches!(b, b' ' | b'\t'))?;
         let word = &rest[..end];
         if let Some(ids) = word.strip_suffix(b":") {
-            // `1234:`, `1234/2:`
-            let process = ids.split(|b| *b == b'/').next()?;
+            // `1234:`, `1234/2:`, `/2:`
+            let process = ids.split(|b| *b == b'/').find(|id| !id.is_empty())?;
             pid = number::uint(process).and_then(|n| u32::try_from(n).ok())?;
         } else if word.contains(&b'.') {
             at = Some(number::seconds(word)?.0);
@@ -74,10 +92,7 @@ fn parts(line: &[u8]) -> Option<Parts<'_>> {
                 let result = text::trim(after);
                 let is_result = result.is_empty()
                     || after.starts_with(b"\t")
-                    || after.starts_with(b" ")
-                        && [&b"= "[..], b"ERR#", b"Err#", b"(sleeping", b"argc ="]
-                            .iter()
-                            .any(|p| result.starts_with(p));
+                    || after.starts_with(b" ") && RESULTS.iter().any(|p| result.starts_with(p.as_bytes()));
                 if is_result {
                     end = Some(i);
                     break;
@@ -96,8 +111,10 @@ fn parts(line: &[u8]) -> Option<Parts<'_>> {
         args: &body[..end],
         ret: None,
         error: None,
-        sleeping: false,
+        restart: false,
+        shown_twice: false,
         sure: false,
+        tabbed: false,
     };
     if let Some(value) = result.strip_prefix(b"= ") {
         let fields = text::fields(value);
@@ -106,11 +123,11 @@ fn parts(line: &[u8]) -> Option<Parts<'_>> {
             .and_then(|f| number::int(f.strip_suffix(b"L").unwrap_or(f)));
         parts.ret?;
         // FreeBSD repeats the value in hex: `= 12 (0xc)`; both set a tab before the result.
-        parts.sure = match fields.as_slice() {
-            [_] => body.get(end + 1) == Some(&b'\t'),
-            [_, hex] => hex.starts_with(b"(0x") && hex.ends_with(b")"),
-            _ => false,
-        };
+        match fields.as_slice() {
+            [_] => parts.tabbed = body.get(end + 1) == Some(&b'\t'),
+            [_, hex] => parts.sure = hex.starts_with(b"(0x") && hex.ends_with(b")"),
+            _ => {}
+        }
     } else if let Some(rest) = result.strip_prefix(b"ERR#") {
         let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
         parts.error = Some((
@@ -127,13 +144,30 @@ fn parts(line: &[u8]) -> Option<Parts<'_>> {
         ));
         parts.ret = Some(-1);
         parts.sure = true;
-    } else if result.starts_with(b"(sleeping") {
-        parts.sleeping = true;
+    } else if result.starts_with(b"(sleeping") || result.starts_with(b"(returning") {
+        parts.shown_twice = true;
+        parts.sure = true;
+    } else if result == b"EJUSTRETURN" {
+        parts.sure = true;
+    } else if result == b"ERESTART" {
+        parts.restart = true;
         parts.sure = true;
     } else if !(result.is_empty() || result.starts_with(b"argc =")) {
         return None;
     }
     Some(parts)
+}
+
+/// What strace writes and truss does not: the name of an error behind -1, a question mark, `+++`, durations.
+fn is_straces(line: &[u8]) -> bool {
+    let (_, body) = crate::foreign::strace::prefix(line);
+    match crate::foreign::strace::event(body) {
+        Event::Call(_, _, outcome) => {
+            outcome.errno.is_some() || outcome.ret.is_none() || outcome.took.is_some()
+        }
+        Event::Unknown | Event::Broken(_) => false,
+        _ => true,
+    }
 }
 
 fn is_aside(line: &[u8]) -> bool {
@@ -155,6 +189,7 @@ fn is_aside(line: &[u8]) -> bool {
         "<thread exited>",
         "truss: ",
         "siginfo:",
+        "Base time stamp:",
         "*** process",
         "*** SUID",
         "Incurred fault",
@@ -171,7 +206,15 @@ impl Importer for TrussLog {
     }
 
     fn sniff(&self, head: &Head<'_>) -> Sniff {
-        head.any(|line| parts(line).is_some_and(|p| p.sure))
+        match head.any(|line| parts(line).is_some_and(|p| p.sure)) {
+            Sniff::No
+                if head.any(|line| parts(line).is_some_and(|p| p.tabbed)) == Sniff::Yes
+                    && head.any(is_straces) == Sniff::No =>
+            {
+                Sniff::Yes
+            }
+            answer => answer,
+        }
     }
 
     fn import(&self, input: &mut dyn BufRead) -> Result<Imported, ImportError> {
@@ -186,7 +229,7 @@ impl Importer for TrussLog {
                 }
                 return ControlFlow::Continue(());
             };
-            if parts.sleeping {
+            if parts.shown_twice {
                 return ControlFlow::Continue(());
             }
             let Some(counts) = names.id(parts.name, None).and_then(|id| names.of(id)) else {
@@ -196,6 +239,8 @@ impl Importer for TrussLog {
             counts.calls += 1;
             if let Some((system, number)) = parts.error {
                 counts.failed(&label(system, number));
+            } else if parts.restart {
+                counts.failed("ERESTART");
             }
             collector.call(&Call {
                 pid: parts.pid,

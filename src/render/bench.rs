@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::model::{Cell, Column, Group, Notes, Table};
 use super::number::Style;
-use super::{View, count_peers, failures, moving, scenario, shown};
+use super::{View, count_peers, failures, moving, noise, scenario, shown};
+use crate::explain::{Split, splits};
 use crate::record::label::label;
 use crate::record::{Counted, Record, Status, StrategyResult, Timed};
 use crate::units::Measured;
@@ -99,10 +100,61 @@ pub(super) fn tables(record: &Record, view: &View, notes: &mut Notes) -> (Vec<Ta
     let mut remarks = remarks(rows, &calls, notes);
     remarks.extend(scenario::remarks(record));
     let mut tables: Vec<Table> = [table].into_iter().chain(scenario::tables(rows)).collect();
+    if let Some((table, has_rest)) = time(record, notes) {
+        tables.push(table);
+        if has_rest {
+            remarks.push(
+                "Time of an operation: CPU time is read around a round, which is a little longer than the workers' own \
+                 time; the rest says by how much the parts miss the whole."
+                    .to_owned(),
+            );
+        }
+    }
     if view.peers {
         tables.extend(rows.iter().filter_map(|row| by_peer(row, notes)));
     }
     (tables, remarks)
+}
+
+/// What an operation's time is made of, where rounds were long enough to tell, and whether there is a rest.
+fn time(record: &Record, notes: &mut Notes) -> Option<(Table, bool)> {
+    let splits = splits(record);
+    if splits.is_empty() {
+        return None;
+    }
+    // A rest that rounding hides is none.
+    let is_whole = |split: &Split| split.rest().abs() < split.wall * 0.005;
+    let has_rest = splits.iter().any(|(_, split, _)| !is_whole(split));
+    let mut columns = vec![Column::text("strategy", Group::Key)];
+    let titles = ["time /op", "user CPU", "kernel CPU", "for server", "for else"];
+    columns.extend(titles.map(|title| Column::number(title, "µs", Group::Summary)));
+    if has_rest {
+        columns.push(Column::number("rest", "µs", Group::Summary));
+    }
+    columns.push(Column::number("server's own", "µs", Group::Summary));
+    columns.push(Column::text("most of it", Group::Summary));
+    let rows = splits.iter().map(|(row, split, bound)| {
+        let micros = |part: f64| Cell::number(part, Style::Micros);
+        let mut cells = vec![name(row, &record.strategies, notes), micros(split.wall)];
+        cells.extend([split.user, split.kernel, split.for_server, split.for_else].map(micros));
+        if has_rest {
+            cells.push(micros(if is_whole(split) { 0.0 } else { split.rest() }));
+        }
+        cells.push(match split.server {
+            Some(server) => micros(server),
+            None => missing(row, "the server does not tell the time of its commands", notes),
+        });
+        cells.push(Cell::Text(bound.words().to_owned()));
+        cells
+    });
+    let table = Table {
+        rows: rows.collect(),
+        title: "Time of an operation, untraced: CPU time, and waiting for the server or something else"
+            .to_owned(),
+        columns,
+        ..Table::default()
+    };
+    Some((table, has_rest))
 }
 
 /// The calls of a row's loop by what their descriptor leads to.
@@ -156,8 +208,9 @@ fn speed<'a>(rows: &[StrategyResult]) -> Vec<Source<'a>> {
             |row, _| Cell::number(f64::from(row.axes.pipeline), Style::Whole),
         ));
     }
-    sources.push(Source::timed("op/s", "median", |timed, _| {
-        Measured::Known(Cell::number(timed.ops_per_s.median, Style::Rate))
+    sources.push(Source::timed("op/s", "median", |timed, notes| {
+        let note = noise::of_speed(timed).map(|why| notes.number(why));
+        Measured::Known(Cell::number(timed.ops_per_s.median, Style::Rate).noted(note))
     }));
     sources.push(Source::timed("±95%", "", |timed, _| {
         if timed.rounds.len() < 2 {
@@ -167,8 +220,12 @@ fn speed<'a>(rows: &[StrategyResult]) -> Vec<Source<'a>> {
         Measured::from_option(error, "the median is zero, so the interval is no share of it")
             .map(|error| Cell::number(error, Style::Percent))
     }));
-    sources.push(Source::timed("vs base", "ratio", |timed, _| {
-        timed.vs_baseline.clone().map(Cell::Spread)
+    sources.push(Source::timed("vs base", "ratio", |timed, notes| {
+        let note = noise::of_ratio(timed).map(|why| notes.number(why));
+        timed
+            .vs_baseline
+            .clone()
+            .map(|ratio| Cell::Spread(ratio).noted(note))
     }));
     for (title, pick) in [
         (
@@ -210,7 +267,16 @@ fn work<'a>(view: &View) -> Vec<Source<'a>> {
         sources.push(ratio("sends", "/batch", Style::PerOp, |c| &c.sends_per_batch));
     }
     sources.push(ratio("calls", "×floor", Style::Factor, |c| &c.floor_ratio));
-    sources.push(ratio("slowdown", "×", Style::Factor, |c| &c.slowdown));
+    sources.push(Source::new(
+        Column::number("slowdown", "×", Group::Work),
+        |row, notes| {
+            cell(row, &row.counted, notes, |counted, notes| {
+                let note = noise::of_slowdown(counted, &row.timed).map(|why| notes.number(why));
+                let slowdown = counted.slowdown.clone();
+                slowdown.map(|value| Cell::number(value, Style::Factor).noted(note))
+            })
+        },
+    ));
     sources
 }
 

@@ -192,10 +192,13 @@ fn read_the_moment(failure: &mut Failure, scene: &Scene<'_>, worker: Option<i32>
 fn kind(error: &WorkerError, fault: Option<&Fault>) -> FailureKind {
     match error {
         WorkerError::Engine(EngineError::Exec { .. }) => return FailureKind::NotStarted,
-        WorkerError::Engine(EngineError::System {
-            source: Errno::EAGAIN,
-            ..
-        }) => return FailureKind::NotStarted,
+        WorkerError::Engine(
+            EngineError::NoProcess { .. }
+            | EngineError::System {
+                source: Errno::EAGAIN,
+                ..
+            },
+        ) => return FailureKind::NotStarted,
         WorkerError::Engine(EngineError::Denied { .. }) => return FailureKind::NoPtrace,
         WorkerError::Engine(
             EngineError::System { .. }

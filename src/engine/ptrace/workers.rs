@@ -70,7 +70,7 @@ impl<S: Send + 'static> Workers<S> {
             let thread = std::thread::Builder::new()
                 .name(format!("systally-trace-{number}"))
                 .spawn(move || trace(number, job, begin, &sender))
-                .map_err(|error| start::system("start a tracer thread", &error))?;
+                .map_err(|error| start::no_process("start a tracer thread", &error))?;
             all.workers.push(Worker {
                 thread,
                 bell: None,
@@ -144,11 +144,6 @@ impl<S> Workers<S> {
                 bell.ring();
             }
         }
-    }
-
-    /// Whether there is an order that a waiting thread has to be woken for.
-    pub(super) fn has_order(&self) -> bool {
-        self.control.signal.load(Ordering::Relaxed) != 0
     }
 
     /// Gives the last order and waits until it is carried out.

@@ -360,12 +360,14 @@ fn per_process(trace: &Trace<'_>) -> Option<Finding> {
             .finding("COUNTS_PER_PROCESS", Severity::Info)
             .with("processes", trace.imported.by_process.len())
             .says(format!(
-                "counts per process and not per system call; {} ({}) has most, {} calls",
-                first.comm,
-                first.pid,
+                "counts per process and not per system call; {} has most, {} calls",
+                first.name(),
                 crate::units::Grouped(first.calls)
             ))
-            .try_next("syscount without -P"),
+            .try_next(match trace.imported.format {
+                ImportFormat::BpftraceMap => "a map by args->id or by probe counts calls",
+                _ => "syscount without -P",
+            }),
     )
 }
 
