@@ -18,7 +18,8 @@ use crate::record::{PublishedFigure, Record, StrategyResult, stats};
 pub(super) fn sources<'a>(rows: &[StrategyResult]) -> Vec<Source<'a>> {
     let any = |has: fn(&StrategyResult) -> bool| rows.iter().any(has);
     let mut sources = Vec::new();
-    let printed_counter = |row: &StrategyResult| printed(row, |figure| figure.counter.map(|n| n as f64)).is_some();
+    let printed_counter =
+        |row: &StrategyResult| printed(row, |figure| figure.counter.map(|n| n as f64)).is_some();
     if any(|row| !row.experiment.counters.is_empty()) {
         sources.extend(counters());
     } else if rows.iter().any(printed_counter) {
