@@ -87,7 +87,7 @@ fn show(mut record: Record, file: &Path, args: &ExplainArgs) -> Result<(), Comma
     record.findings = explain(&record);
     let view = match args.format {
         Format::Table => terminal::view(),
-        Format::Markdown | Format::Csv | Format::Json => View::default(),
+        Format::Markdown | Format::Csv | Format::Json | Format::Strace => View::default(),
     };
     let mut text = render_findings(&record, args.format, &view)?;
     let people = matches!(args.format, Format::Table | Format::Markdown);
