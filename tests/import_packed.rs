@@ -38,7 +38,7 @@ fn import(name: &str, content: &[u8]) -> Output {
 
 fn calls(output: &Output) -> u64 {
     let record: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let table = &record["imports"][0]["tables"][0];
+    let table = &record["imports"][0]["imported"]["tables"][0];
     let rows = table["rows"].as_array().unwrap();
     rows.iter().map(|row| row["calls"].as_u64().unwrap()).sum()
 }
