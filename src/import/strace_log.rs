@@ -38,10 +38,12 @@ impl Importer for StraceLog {
     fn sniff(&self, head: &Head<'_>) -> Sniff {
         head.any(|line| {
             let (_, body) = scan::prefix(line);
-            matches!(
-                scan::event(body),
-                Event::Call(..) | Event::Unfinished(..) | Event::Resumed(..)
-            )
+            match scan::event(body) {
+                Event::Call(..) | Event::Unfinished(..) | Event::Resumed(..) => true,
+                // `epoll_wait(5, ^Cstrace: Process 4711 detached`
+                Event::Broken(_) => scan::inner_notice(line).is_some_and(|at| at > 0),
+                _ => false,
+            }
         })
     }
 
@@ -59,6 +61,28 @@ struct Pending {
     args: Vec<u8>,
     at: Option<u64>,
     line: u64,
+}
+
+/// What the line before was, where the next one may be its rest.
+#[derive(Debug, Clone, Copy)]
+enum Last {
+    /// A call of that thread that did not end.
+    Unfinished(u32),
+    /// A call that ended without a duration.
+    Ended(NameId),
+}
+
+/// Whether the last line of a file, which no line feed ends, breaks off behind the equals sign.
+fn is_cut(event: &Event<'_>, timed: bool) -> bool {
+    let (Event::Call(_, _, outcome) | Event::Resumed(_, _, outcome)) = event else {
+        return false;
+    };
+    // strace explains each error in brackets, and with -T ends each line with a duration.
+    let unexplained = outcome.errno.is_some_and(|errno| {
+        errno.first().is_some_and(u8::is_ascii_alphabetic) && !outcome.tail.ends_with(b")")
+    });
+    let half = outcome.tail.contains(&b'<') && outcome.took.is_none() && outcome.ret.is_some();
+    unexplained || timed && half
 }
 
 /// A line that breaks off in the middle of a call, because something printed into it.
@@ -86,6 +110,10 @@ pub(super) struct Session {
     day: u64,
     last_of_day: u64,
     epoch_base: Option<u64>,
+    /// Whether a line was read, and whether the first one was the end of another.
+    begun: bool,
+    cut_at_start: bool,
+    last: Option<Last>,
     summary: Option<TableParser>,
     imported: Option<Imported>,
     resumed_without_start: bool,
@@ -159,6 +187,7 @@ impl Session {
                 return true;
             }
             let (prefix, body) = scan::prefix(&line[..at]);
+            let body = body.strip_suffix(b"^C").unwrap_or(body);
             if body.is_empty() {
                 return true;
             }
@@ -175,6 +204,8 @@ impl Session {
                 _ => self.end_broken(imported, false),
             }
         }
+        let first = !std::mem::replace(&mut self.begun, true);
+        let last = self.last.take();
         match event {
             Event::Broken(_) if ended => {
                 self.begin_broken(imported, prefix, body, number);
@@ -185,11 +216,69 @@ impl Session {
                 imported.cut("the log ends in the middle of a line");
                 true
             }
-            Event::Unknown => false,
+            Event::Unknown => self.remainder(imported, line, last, first, ended),
             event => {
+                if !ended && is_cut(&event, self.names.timed()) {
+                    imported.cut("the log ends in the middle of a line");
+                }
                 self.take(imported, prefix, event, number);
                 true
             }
+        }
+    }
+
+    /// A line that is the rest of the one before it, or of one that is not there.
+    fn remainder(
+        &mut self,
+        imported: &mut Imported,
+        line: &[u8],
+        last: Option<Last>,
+        first: bool,
+        ended: bool,
+    ) -> bool {
+        if first && scan::has_result(line) {
+            self.cut_at_start = true;
+            return false;
+        }
+        if !ended && ["[pid", "<...", "--- SIG", "+++ "].iter().any(|s| line.starts_with(s.as_bytes())) {
+            imported.cut("the log ends in the middle of a line");
+            return false;
+        }
+        match last {
+            // strace -z and -Z leave the mark of the first half in front of the second.
+            Some(Last::Unfinished(pid)) => {
+                let Some(pending) = self.pending.get(&pid) else {
+                    return false;
+                };
+                let mut text = pending.args.clone();
+                text.push(b' ');
+                text.extend_from_slice(line);
+                let Some((args, outcome)) = scan::rest_of_call(&text) else {
+                    return false;
+                };
+                if let Some(pending) = self.pending.remove(&pid) {
+                    self.end(pid, pending.id, args, outcome, pending.at, outcome.took, pending.line);
+                }
+                true
+            }
+            // A forum or a terminal broke the line behind the result.
+            Some(Last::Ended(id)) => {
+                let Some(counts) = self.names.of(id) else {
+                    return false;
+                };
+                let errno = scan::errno_alone(line);
+                if let Some(errno) = errno {
+                    counts.name_last_error(&text::name(errno));
+                }
+                let took = scan::duration_at_end(line);
+                if let Some(took) = took {
+                    counts.took(took);
+                } else {
+                    self.last = Some(Last::Ended(id));
+                }
+                errno.is_some() || took.is_some()
+            }
+            None => false,
         }
     }
 
@@ -305,6 +394,9 @@ impl Session {
                     return;
                 };
                 self.end(pid, id, args, outcome, at, outcome.took, number);
+                if outcome.took.is_none() {
+                    self.last = Some(Last::Ended(id));
+                }
             }
             Event::Unfinished(name, args) => {
                 let pid = self.thread(prefix);
@@ -313,6 +405,7 @@ impl Session {
                     return;
                 };
                 self.collector.meet(pid);
+                self.last = Some(Last::Unfinished(pid));
                 if self.names.of(id).is_some_and(|c| c.class == Class::Clone) {
                     self.collector.clone_begins(pid, args);
                 }
@@ -358,6 +451,7 @@ impl Session {
             }
             Event::Mode(pid, mode) => {
                 let pid = match pid {
+                    Some(_) if prefix.pid.is_some() => self.thread(prefix),
                     Some(pid) if self.collector.knows(pid) => pid,
                     Some(_) | None => 0,
                 };
@@ -493,6 +587,17 @@ impl Session {
         number: u64,
     ) {
         let mut pid = self.thread(prefix);
+        // The thread that had no name so far gets one with the return of its clone.
+        if prefix.pid.is_some()
+            && self.unprefixed
+            && self.main.is_none()
+            && !self.pending.contains_key(&pid)
+            && let Some(pending) = self.pending.get(&0)
+            && self.names.of(pending.id).is_some_and(|c| c.name.as_bytes() == name)
+        {
+            self.main = Some(pid);
+            pid = 0;
+        }
         // The last thread left has no pid in front, and may be another than the one that began so.
         if prefix.pid.is_none() && !self.pending.contains_key(&pid) {
             let same = |pending: &&Pending, names: &mut Names| {
@@ -549,6 +654,9 @@ impl Session {
             if let Some(counts) = self.names.of(pending.id) {
                 counts.unfinished += 1;
             }
+        }
+        if self.cut_at_start {
+            imported.cut("the log begins in the middle of a line");
         }
         if self.resumed_without_start {
             imported
