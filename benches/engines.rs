@@ -15,7 +15,8 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use systally::engine::{
-    Availability, EngineKind, Exit, Outcome, Program, Request, Selection, Session, Stdio, Window, engine,
+    Availability, EngineKind, Exit, Failures, Outcome, Program, Request, Selection, Session, Stdio, Window,
+    engine,
 };
 use systally::tally::Syscall;
 
@@ -37,6 +38,7 @@ enum Way {
     Native,
     Bpf,
     Perf,
+    PerfErrors,
     Ptrace { pin: bool, cpu_time: bool },
     Chosen,
     Counts,
@@ -51,10 +53,11 @@ const PINNED: Way = Way::Ptrace {
 };
 
 impl Way {
-    const ALL: [Way; 11] = [
+    const ALL: [Way; 12] = [
         Way::Native,
         Way::Bpf,
         Way::Perf,
+        Way::PerfErrors,
         PINNED,
         Way::Ptrace {
             pin: true,
@@ -76,6 +79,7 @@ impl Way {
             Way::Native => "native",
             Way::Bpf => "bpf, all calls",
             Way::Perf => "perf, 4 chosen calls",
+            Way::PerfErrors => "perf, 4 chosen calls, errors",
             Way::Ptrace {
                 pin: true,
                 cpu_time: false,
@@ -114,6 +118,7 @@ impl Way {
             selection: Selection::All,
             pin: true,
             cpu_time: false,
+            failures: Failures::Free,
         };
         let calls = [
             libc::SYS_sendto,
@@ -129,6 +134,13 @@ impl Way {
             Way::Native | Way::Strace | Way::StracePinned | Way::PerfTrace => (EngineKind::None, request),
             Way::Bpf => (EngineKind::Bpf, request),
             Way::Perf => (EngineKind::Perf, chosen),
+            Way::PerfErrors => (
+                EngineKind::Perf,
+                Request {
+                    failures: Failures::All,
+                    ..chosen
+                },
+            ),
             Way::Counts => (EngineKind::PtraceCounts, request),
             Way::Chosen => (EngineKind::Ptrace, chosen),
             Way::Ptrace { pin, cpu_time } => (
@@ -355,7 +367,8 @@ fn clients(rounds: usize, port: u16, copies: usize, ops: usize, ways: &[Way]) {
                 let received = &calls[&Syscall::native(libc::SYS_recvfrom)];
                 let sent = calls[&Syscall::native(libc::SYS_sendto)].calls;
                 assert_eq!(sent, (copies * ops) as u64, "{}", way.name());
-                if engine(way.request().0).capabilities().errors || way == Way::Perf {
+                let (kind, request) = way.request();
+                if engine(kind).learns(&request).errors {
                     eagain[i].push(received.failed() as f64);
                 }
             }

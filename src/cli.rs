@@ -45,7 +45,8 @@ pub enum Command {
     Preflight(Box<PreflightArgs>),
     /// Say why a client is slow or fails: findings from records and from other tools' tables and logs
     Explain(ExplainArgs),
-    /// Read tables and logs of other tools (strace, dtruss, perf trace, truss, ktrace, ltrace, syscount …)
+    /// Read tables and logs of other tools (strace, dtruss, perf trace, truss, ktrace, ltrace, syscount …), and
+    /// print the tables of a record again, in any format
     Import(ImportArgs),
     /// Show strategies, engines and scenarios: what is ready on this machine, and for what is not, why
     List(ListArgs),
@@ -135,6 +136,11 @@ pub struct BenchArgs {
     /// Server and load
     #[command(flatten)]
     pub server: ServerArgs,
+
+    /// The same as --uri
+    #[arg(long = "server", value_name = "URI", help_heading = "Server",
+          conflicts_with_all = ["host", "port", "socket", "uri", "builtin_server", "tcp_backlog"])]
+    pub server_uri: Option<String>,
 
     /// Operations
     #[command(flatten)]
@@ -354,7 +360,7 @@ pub struct OutputArgs {
 #[derive(Debug, Args)]
 pub struct ImportArgs {
     /// Tables or logs, also packed with gzip or zstd; `-` is standard input. The files of one strace -ff
-    /// run are read as one run
+    /// run are read as one run. The record of a run of systally's own (-o) is shown again
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
 
@@ -369,6 +375,14 @@ pub struct ImportArgs {
     /// Form of what is printed
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
+
+    /// Of a bench: a column for every system call
+    #[arg(long)]
+    pub all: bool,
+
+    /// Of a run of systally's own: calls by what their descriptor leads to
+    #[arg(long)]
+    pub peers: bool,
 
     /// Write the record (JSON) to this file; `-` is standard output
     #[arg(short = 'o', long, value_name = "FILE")]

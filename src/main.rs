@@ -7,6 +7,7 @@ use systally::cli::{Cli, Command};
 use systally::cmd;
 
 fn main() -> ExitCode {
+    cmd::heed_size_limits();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         // Help and version are answers, and an answer that could not be given is a failure.

@@ -552,3 +552,59 @@ fn a_socket_that_is_not_ours_to_use_is_said_to_be_forbidden() {
     );
     assert!(ended.took < Duration::from_secs(60));
 }
+
+/// A server that is not there, or lets nobody in, fails every command in the same way: code 1, one message with
+/// what to do next, and no password in it. What is written wrongly is code 2.
+#[test]
+fn a_server_that_cannot_be_used_ends_every_command_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing").display().to_string();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let closed = listener.local_addr().unwrap();
+    drop(listener);
+    let mut servers = vec![
+        (format!("redis://{closed}"), 1, "connection refused"),
+        (format!("redis://:hunter2@{closed}"), 1, "connection refused"),
+        (format!("unix://{missing}"), 1, "no such socket"),
+        (format!("memcached://{closed}"), 1, "connection refused"),
+        (format!("memcached+unix://{missing}"), 1, "no such socket"),
+        (format!("unix:{missing}"), 2, "unix:///path/of/socket"),
+        ("redis://:hun/ter2@h".to_owned(), 2, "%2F"),
+        ("redis://:hun%ter2@h".to_owned(), 2, "%25"),
+        ("memcached://:hunter2@h".to_owned(), 2, "no login"),
+    ];
+    let redis = Redis::start(Some("s3cret"));
+    if let Some(redis) = &redis {
+        let (port, socket) = (redis.port(), redis.socket().display().to_string());
+        servers.push((format!("redis://127.0.0.1:{port}"), 1, "REDISCLI_AUTH"));
+        servers.push((format!("redis://:hunter2@127.0.0.1:{port}"), 1, "REDISCLI_AUTH"));
+        servers.push((format!("unix://:hunter2@{socket}"), 1, "REDISCLI_AUTH"));
+        servers.push((format!("unix://{socket}?password=hunter2"), 1, "REDISCLI_AUTH"));
+    }
+    // A bench asks a memcached only when it has a client for one.
+    let memcached_client = std::process::Command::new("php").arg("-m").output();
+    let memcached_client =
+        memcached_client.is_ok_and(|all| String::from_utf8_lossy(&all.stdout).contains("memcached"));
+    for (uri, code, words) in &servers {
+        let memcached = uri.starts_with("memcached");
+        let client = if memcached { "php-memcached" } else { "raw" };
+        for args in [
+            ["bench", client, "--server", uri].as_slice(),
+            &["bench", client, "-u", uri],
+            &["count", "--server", uri, "--", "true"],
+            &["preflight", "--server", uri],
+            &["preflight", "-u", uri],
+        ] {
+            if memcached && args[0] == "bench" && *code == 1 && !memcached_client {
+                continue;
+            }
+            let ended = Run::of(args).end();
+            ended.code(*code);
+            let said = ended.stderr.lines().next().unwrap_or_default();
+            assert!(said.contains(words), "{args:?}: {}", ended.all());
+            for secret in ["hunter2", "hun/ter2", "hun%ter2", "ter2"] {
+                assert!(!ended.all().contains(secret), "{args:?}: {}", ended.all());
+            }
+        }
+    }
+}

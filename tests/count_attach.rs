@@ -8,12 +8,14 @@ mod common;
 mod counting;
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::guest;
 use counting::{can_trace, everything, of, only};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use systally::engine::{Attachment, Availability, EngineError, EngineKind, Outcome, Request, engine};
@@ -61,7 +63,15 @@ impl Guest {
         Some(guest)
     }
 
+    /// A line that it says; it may take its time, but not for ever.
     fn line(&mut self) -> String {
+        if self.stdout.buffer().is_empty() {
+            let stdout = self.stdout.get_ref();
+            let mut fds = [PollFd::new(stdout.as_fd(), PollFlags::POLLIN)];
+            let limit = PollTimeout::try_from(LIMIT).unwrap();
+            let ready = poll(&mut fds, limit).unwrap();
+            assert!(ready > 0, "the guest says nothing: {}", threads_of(self.pid));
+        }
         let mut line = String::new();
         self.stdout.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
@@ -507,6 +517,43 @@ fn a_program_that_ends_ends_the_count() {
     assert_eq!(of(&outcome, "exit_group").unfinished, 1);
 }
 
+/// Threads that are on their way out when they are attached to: the count must still see that all have ended.
+#[test]
+fn a_burst_that_ends_ends_the_count() {
+    for kind in engines() {
+        for _ in 0..3 {
+            let Some(guest) = Guest::start(&["burst"]) else {
+                return;
+            };
+            let mut attachment = attach_with(kind, &[guest.pid()], &everything());
+            guest.finish();
+            let began = Instant::now();
+            attachment.wait(None, &|| began.elapsed() > LIMIT).unwrap();
+            assert!(began.elapsed() < LIMIT, "{kind}");
+            attachment.detach().unwrap();
+        }
+    }
+}
+
+/// A process that ends between being named and being attached to.
+#[test]
+fn one_that_ends_meanwhile_is_none_for_every_engine() {
+    for kind in engines() {
+        let child = std::sync::Mutex::new(Command::new("sleep").arg("600").spawn().unwrap());
+        let find = move || {
+            let mut child = child.lock().unwrap();
+            let _ = child.kill();
+            let _ = child.wait();
+            vec![child.id() as i32]
+        };
+        match engine(kind).attach(Arc::new(find), &everything()) {
+            Err(EngineError::NoneLeft) => {}
+            Err(other) => panic!("{kind}: {other}"),
+            Ok(_) => panic!("{kind} attached to nothing"),
+        }
+    }
+}
+
 #[test]
 fn perf_says_that_it_cannot_attach() {
     match engine(EngineKind::Perf).attach(Arc::new(|| vec![1]), &everything()) {
@@ -694,6 +741,61 @@ fn a_control_group_names_its_processes() {
     assert_eq!(code, 2, "{said}");
     assert!(said.contains("no process to attach to"), "{said}");
     std::fs::remove_dir(&folder).unwrap();
+}
+
+/// What is no running program is said to be none, by every engine in the same words and with the same code.
+#[test]
+fn what_runs_no_program_is_answered_alike() {
+    let Some(guest) = Guest::start(&["rounds", "2"]) else {
+        return;
+    };
+    let mut zombie = Command::new("true").spawn().unwrap();
+    let zombie_pid = zombie.id().to_string();
+    until("it is a zombie", || {
+        std::fs::read_to_string(format!("/proc/{zombie_pid}/stat"))
+            .unwrap()
+            .contains(") Z ")
+    });
+    let kernel = std::fs::read_to_string("/proc/2/comm").is_ok_and(|name| name.trim() == "kthreadd");
+    if !kernel {
+        println!("SKIP: no thread of the kernel can be seen here");
+    }
+    let own = guest.pid().to_string();
+    let tid = std::fs::read_dir(format!("/proc/{own}/task"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .find(|tid| *tid != own)
+        .unwrap();
+    let mut said_first: Option<Vec<String>> = None;
+    for kind in engines() {
+        let count = |pid: &str| run(&["-p", pid, "--for", "100ms", "--engine", kind.name()]);
+        let mut said = Vec::new();
+        let mut answer = |pid: &str, part: &str| {
+            let (code, text) = count(pid);
+            assert_eq!(code, 2, "{kind}: {text}");
+            assert!(text.contains(part), "{kind}: {text}");
+            said.push(text);
+        };
+        answer("2147483647", "there is no process 2147483647");
+        answer(&zombie_pid, "has ended, and only waits for its parent");
+        if kernel {
+            answer("2", "kthreadd (pid 2) is a thread of the kernel");
+        }
+        match &said_first {
+            None => said_first = Some(said),
+            Some(first) => assert_eq!(*first, said),
+        }
+        // Beside one that runs they make the count incomplete.
+        let (code, text) = count(&format!("{zombie_pid},{own}"));
+        assert_eq!(code, 5, "{kind}: {text}");
+        assert!(text.contains(&format!("(pid {own})")), "{text}");
+        let (code, text) = count(&tid);
+        assert_eq!(code, 0, "{kind}: {text}");
+        let part = format!("{tid} is a thread of process {own}, which is counted with all its threads");
+        assert!(text.contains(&part), "{text}");
+    }
+    zombie.wait().unwrap();
+    guest.finish();
 }
 
 #[test]

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 
 use engines_support::*;
 use systally::engine::perf::keep;
-use systally::engine::{EngineError, EngineKind, Exit, Outcome, Request, Selection, Stdio, Window, engine};
+use systally::engine::{
+    EngineError, EngineKind, Exit, Failures, Outcome, Request, Selection, Stdio, Window, engine,
+};
 use systally::proc::Root;
 use systally::tally::{Errno, Syscall};
 
@@ -124,6 +126,37 @@ fn failures_are_counted_and_eagain_is_named() {
         errors(engines_support::counted(&outcome), libc::SYS_recvfrom),
         BTreeMap::new()
     );
+}
+
+/// Without failures there is one counter a call, and what it counts is the same.
+#[test]
+fn failures_are_left_out_unless_they_are_asked_for() {
+    let Some(guest) = ready() else { return };
+    let recvfrom = Syscall::native(libc::SYS_recvfrom);
+    let with = |failures: Failures| {
+        let request = Request {
+            failures,
+            ..only(&[libc::SYS_recvfrom, libc::SYS_sendto], Window::Whole)
+        };
+        let outcome = engine(PERF)
+            .launch(vec![program(&guest, "failures", Stdio::Inherit)], &request)
+            .unwrap()
+            .finish(Some(LIMIT))
+            .unwrap();
+        assert_eq!(calls(counted(&outcome), "recvfrom"), 22);
+        (outcome, engine(PERF).learns(&request).errors)
+    };
+    let (free, told) = with(Failures::Free);
+    assert!(!told);
+    assert_eq!(errors(counted(&free), libc::SYS_recvfrom), BTreeMap::new());
+    assert!(free.notes.iter().any(|note| note.contains("--errors")));
+    let (again, told) = with(Failures::Again(vec![recvfrom]));
+    assert!(told);
+    assert_eq!(
+        errors(counted(&again), libc::SYS_recvfrom),
+        BTreeMap::from([(Errno(libc::EAGAIN), 12)])
+    );
+    assert_eq!(errors(counted(&again), libc::SYS_sendto), BTreeMap::new());
 }
 
 #[test]

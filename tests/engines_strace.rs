@@ -254,6 +254,30 @@ fn a_killed_systally_leaves_no_program_behind() {
 }
 
 #[test]
+fn what_killed_runs_left_behind_is_swept() {
+    use std::os::unix::fs::DirBuilderExt;
+    if !usable(STRACE) {
+        return;
+    }
+    let base = tempfile::Builder::new().tempdir_in("/tmp").unwrap();
+    // No process has this start time, so its owner is dead.
+    let left = base.path().join("systally-1-18446744073709551615-0");
+    std::fs::DirBuilder::new().mode(0o700).create(&left).unwrap();
+    std::fs::write(left.join("owner.lock"), "").unwrap();
+    let fifo = left.join("0");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let status = std::process::Command::new(env!("CARGO_BIN_EXE_systally"))
+        .args(["count", "--engine", "strace", "--", "true"])
+        .env("TMPDIR", base.path())
+        .stderr(std::process::Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success());
+    assert!(!left.exists());
+    assert_eq!(std::fs::read_dir(base.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn a_program_that_cannot_be_executed_is_an_error_of_the_launch() {
     if !usable(STRACE) {
         return;

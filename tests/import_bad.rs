@@ -360,16 +360,21 @@ fn systallys_own_records_are_told_apart() {
         "{}",
         text(&again.stderr)
     );
-    // One of systally's own run is none.
+    // One of systally's own run stands for itself, and is no file of another tool.
     let records = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/records");
     for name in ["bench-full.json", "count.json", "import.json"] {
-        let output = run(&["import", records.join(name).to_str().unwrap()]);
-        assert_eq!(output.status.code(), Some(2), "{name}");
-        assert!(
-            text(&output.stderr).contains("systally explain"),
-            "{}",
-            text(&output.stderr)
-        );
+        let own = records.join(name);
+        let own = own.to_str().unwrap();
+        for args in [
+            [own, log].as_slice(),
+            &[own, "--ops", "5"],
+            &[own, "--from", "strace-log"],
+        ] {
+            let output = run(&[&["import"], args].concat());
+            assert_eq!(output.status.code(), Some(2), "{name}: {}", text(&output.stdout));
+            let said = text(&output.stderr);
+            assert!(said.contains("systally's own"), "{said}");
+        }
     }
 }
 

@@ -9,8 +9,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use crate::engine::{self, Attachment, Availability, EngineKind, Finder, Request};
 use crate::proc::Root;
-use crate::proc::processes::{self, NamePattern};
-use crate::sys::process::is_ignored;
+use crate::proc::processes::{self, NamePattern, Standing};
+use crate::sys::process::{default_signals, is_ignored};
 use crate::units::{Nanos, Ops, escape};
 
 use super::count::{CountArgs, engine_error};
@@ -27,7 +27,7 @@ const NAMED: usize = 5;
 /// Processes that do not exist (usage) or may not be counted (6).
 pub(super) fn run(args: &CountArgs, request: &Request, mut watch: Option<Watch>) -> CommandResult {
     let root = Root::live();
-    let wanted = Wanted::new(args, &root)?;
+    let mut wanted = Wanted::new(args, &root)?;
     let engine = engine::engine(args.engine.kind());
     if engine.kind() != EngineKind::Ptrace
         && let Availability::Unavailable { why, fix } = engine.availability()
@@ -46,6 +46,18 @@ pub(super) fn run(args: &CountArgs, request: &Request, mut watch: Option<Watch>)
             "systally: not counted: {}; {}",
             refusal.why, refusal.fix
         ));
+    }
+    let answered: BTreeSet<i32> = attachment
+        .processes()
+        .iter()
+        .copied()
+        .chain(attachment.refused().iter().map(|refusal| refusal.pid))
+        .collect();
+    for pid in wanted.pids.difference(&answered) {
+        warn(&format!(
+            "systally: process {pid} ended before it could be counted"
+        ));
+        wanted.missing.insert(*pid);
     }
     let until = match args.span {
         Some(span) => format!("for {}", Nanos::from(span)),
@@ -110,6 +122,8 @@ fn finished(
     let over = args.span.is_some_and(|span| elapsed < Nanos::from(span));
     let processes = attachment.processes().to_vec();
     let mut outcome = attachment.detach().map_err(engine_error)?;
+    // The programs are let go: what remains is to write, and that may be ended in the middle.
+    default_signals();
     let root = Root::live();
     if over && !processes.iter().any(|pid| alive(&root, *pid)) {
         outcome
@@ -160,9 +174,20 @@ impl Wanted {
                 Some(process) if process == own_pid() => {
                     return Err(anyhow!("-p {pid} is systally itself")).code(Code::Usage);
                 }
-                Some(process) => {
-                    pids.insert(process);
-                }
+                Some(process) => match without_program(root, process) {
+                    None => {
+                        if process != pid {
+                            warn(&format!(
+                                "systally: {pid} is a thread of process {process}, which is counted with all its threads"
+                            ));
+                        }
+                        pids.insert(process);
+                    }
+                    Some(why) => {
+                        warn(&format!("systally: {why}"));
+                        missing.insert(pid);
+                    }
+                },
                 None => {
                     warn(&format!("systally: there is no process {pid}"));
                     missing.insert(pid);
@@ -219,8 +244,25 @@ impl Wanted {
             found = processes::with_descendants(root, &found);
         }
         let mut seen = BTreeSet::from([own_pid()]);
-        found.retain(|pid| seen.insert(*pid));
+        // Threads of the kernel and what has ended are not among what a name or a group means.
+        found.retain(|pid| seen.insert(*pid) && processes::standing(root, *pid) == Standing::Runs);
         found
+    }
+}
+
+/// Why there is nothing to count of a process; `None` when there is.
+fn without_program(root: &Root, pid: i32) -> Option<String> {
+    let who = || names(root, &[pid]);
+    match processes::standing(root, pid) {
+        Standing::Runs => None,
+        Standing::Ended => Some(format!(
+            "{} has ended, and only waits for its parent to fetch its status",
+            who()
+        )),
+        Standing::Kernel => Some(format!(
+            "{} is a thread of the kernel, which makes no system calls",
+            who()
+        )),
     }
 }
 

@@ -7,7 +7,9 @@ use anyhow::{Context, anyhow};
 
 use crate::cli::{BenchArgs, LoadArgs};
 use crate::engine::{self, EngineKind};
+use crate::files;
 use crate::plan::rows::{Common, DEFAULT_OP, Matrix, Row, rows};
+use crate::plan::{DEFAULT_KEYS, DEFAULT_RUNS};
 use crate::record::{PlanInfo, Record, Status, wire};
 use crate::run::interrupt::Interrupt;
 use crate::run::prove::arm::Groups;
@@ -17,7 +19,8 @@ use crate::strategy::contract::{Connect, KeyOrder, Keys, Store};
 use crate::strategy::{Registry, ScriptSource, Strategy, program_strategies};
 use crate::sys::namespace::set_open_files_of;
 
-use super::outputs::{Bar, Header, file, form, places, write_outputs};
+use super::outputs::{Header, file, form, places, write_outputs};
+use super::progress::Bar;
 use super::servers::{start, wanted};
 use super::written_keys::{clean_up, to_clean};
 use super::{Code, CommandError, CommandResult, WithCode, counting, prove, scenario, secrets};
@@ -25,13 +28,9 @@ use super::{Code, CommandError, CommandResult, WithCode, counting, prove, scenar
 /// What all timed rounds together take when nobody sets their length.
 const DEFAULT_TOTAL: Duration = Duration::from_secs(11);
 
-/// Rounds and patience when nobody sets them.
-pub(super) const DEFAULT_RUNS: u32 = 5;
+/// Warm-up and patience when nobody sets them.
 pub(super) const DEFAULT_WARMUP: u32 = 1;
 pub(super) const DEFAULT_PATIENCE: Duration = Duration::from_secs(30);
-
-/// Keys when `-r` does not give their number; few enough to preload, many enough for shards.
-const DEFAULT_KEYS: u64 = 1_000;
 
 /// Runs the bench and prints the table.
 ///
@@ -101,6 +100,7 @@ impl Within {
 /// # Errors
 /// As [`run`].
 pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult {
+    args.server.uri = args.server.uri.take().or(args.server_uri.take());
     secrets::hide(&mut args.server)?;
     let args = &*args;
     let form = form(&args.output);
@@ -157,11 +157,11 @@ pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult
     show.prose(&counting.line)?;
 
     let progress = Bar::new(args.output.quiet);
-    let mut saved = Ok(());
     let mut record = {
-        let mut save = file(args.output.output.as_deref()).map(|path| {
-            let saved = &mut saved;
-            move |record: &Record| *saved = wire::save(record, path)
+        let steps = file(args.output.output.as_deref()).filter(|path| files::is_replaced(path));
+        let mut save = steps.map(|path| {
+            // Whether it can be kept is asked and told at the end.
+            move |record: &Record| drop(wire::save(record, path))
         });
         Bench {
             rows: &rows,
@@ -190,12 +190,9 @@ pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult
         } else if record.proofs.is_empty() {
             show.line("proving: nothing to prove, no finding suspects a limit that can be changed")?;
         }
-        if let Some(path) = file(args.output.output.as_deref()) {
-            saved = wire::save(&record, path);
-        }
     }
-
-    write_outputs(args, form, &record, saved.map_err(CommandError::from))?;
+    interrupt.release();
+    write_outputs(args, form, &record)?;
     Ok(exit_code(&record, args.ignore_failure))
 }
 

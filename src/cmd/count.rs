@@ -19,12 +19,12 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::engine::{
-    self, Availability, EngineError, EngineKind, Exit, Order, Program, Request, Stdio, Window,
+    self, Availability, EngineError, EngineKind, Exit, Failures, Order, Program, Request, Stdio, Window,
 };
+use crate::files;
 use crate::plan::trace_set;
-use crate::record::wire;
 use crate::render::{CountColumn, Format, SortBy};
-use crate::sys::process::{PidFd, die_by, is_ignored};
+use crate::sys::process::{PidFd, default_signals, die_by, is_ignored};
 use crate::units::{Nanos, Ops, escape, parse_span};
 
 use super::attach;
@@ -93,6 +93,11 @@ pub struct CountArgs {
     /// Count only calls that failed
     #[arg(short = 'Z', long)]
     pub failed_only: bool,
+
+    /// Count failed calls too where that costs extra: `--engine perf` leaves them out. The other engines see
+    /// them anyway, all but ptrace-counts
+    #[arg(long)]
+    pub errors: bool,
 
     /// Operations that the program makes, for counts per operation
     #[arg(long, value_name = "N", conflicts_with = "ops_from", value_parser = clap::value_parser!(u64).range(1..))]
@@ -248,15 +253,28 @@ pub fn run(args: &mut CountArgs) -> CommandResult {
         ))
         .code(Code::Usage);
     }
+    let wants_failures = args.errors || args.successful_only || args.failed_only;
+    if wants_failures && !engine.capabilities().errors {
+        return Err(anyhow!(
+            "the {} engine does not see which calls fail; use another one for --errors, -z and -Z",
+            engine.kind()
+        ))
+        .code(Code::Usage);
+    }
     // Before anything runs: what cannot be kept is not worth counting.
     if let Some(path) = args.output.as_deref().filter(|path| *path != Path::new("-")) {
-        wire::check(path).code(Code::Usage)?;
+        files::check(path).code(Code::Usage)?;
     }
     let request = Request {
         window: Window::Whole,
         selection,
         pin: !args.no_pin,
         cpu_time: args.engine == CountEngine::Ptrace,
+        failures: if wants_failures {
+            Failures::All
+        } else {
+            Failures::Free
+        },
     };
     let watch = args.server.as_deref().map(Watch::open).transpose()?;
     if args.attaches() {
@@ -337,6 +355,8 @@ fn launch(args: &CountArgs, request: &Request, mut watch: Option<Watch>) -> Comm
     let mut outcome = session.finish(None).code(Code::Failed)?;
     let elapsed = Nanos::from(started.elapsed());
     forwarding.close();
+    // Nothing is left that could be passed on to: whoever ends systally now means systally.
+    default_signals();
     let served = watch.map(Watch::end);
     let found = reader.map(|thread| thread.join().unwrap_or(Found::Nothing));
     let exit = outcome.exits.first().copied().unwrap_or(Exit::Code(0));
@@ -385,8 +405,9 @@ pub(super) fn engine_error(error: EngineError) -> CommandError {
         } => Code::Child(127),
         EngineError::Exec { .. } => Code::Child(126),
         EngineError::Denied { .. } => Code::CannotMeasure,
-        EngineError::NoneLeft | EngineError::System { .. } | EngineError::Broken { .. } => Code::Failed,
-        EngineError::CannotAttach { .. } => Code::Usage,
+        EngineError::System { .. } | EngineError::Broken { .. } => Code::Failed,
+        // As for processes that were never there.
+        EngineError::NoneLeft | EngineError::CannotAttach { .. } => Code::Usage,
     };
     CommandError {
         code,

@@ -47,7 +47,7 @@ fn record(args: &CountArgs, request: &Request, finished: Finished) -> Record {
         elapsed,
         served,
     } = finished;
-    let can = engine::engine(args.engine.kind()).capabilities();
+    let can = engine::engine(args.engine.kind()).learns(request);
     let chosen = |names: &[&str]| names.iter().all(|name| request.selection.contains_all(name));
     let per_op = |count: u64, needed: &[&str]| match ops.and_then(|ops| ops.per_op(count)) {
         _ if !can.peers => {
@@ -162,15 +162,12 @@ pub(super) fn show(args: &CountArgs, request: &Request, finished: Finished) -> R
     };
     // What the program wrote last may have no end of line, and JSON and Markdown do not mind an empty one.
     let apart = if args.attaches() { "" } else { "\n" };
-    match &args.output {
-        Some(path) if path == Path::new("-") => {
-            print(&format!(
-                "{apart}{}",
-                render::render(record, Format::Json, &view)?
-            ))?;
-        }
-        Some(path) => wire::save(record, path)?,
-        None => {}
+    let to_stdout = args.output.as_deref() == Some(Path::new("-"));
+    if to_stdout {
+        print(&format!(
+            "{apart}{}",
+            render::render(record, Format::Json, &view)?
+        ))?;
     }
     let shown = match (args.successful_only, args.failed_only, wanted) {
         (false, false, None) => None,
@@ -183,7 +180,11 @@ pub(super) fn show(args: &CountArgs, request: &Request, finished: Finished) -> R
         Format::Markdown | Format::Json => print(&format!("{apart}{text}"))?,
         Format::Csv => print(&text)?,
     }
-    Ok(())
+    // Last, so that what cannot be kept has been shown.
+    match &args.output {
+        Some(path) if !to_stdout => Ok(wire::save(record, path)?),
+        _ => Ok(()),
+    }
 }
 
 /// Whether calls that lead to a peer of this name are shown.

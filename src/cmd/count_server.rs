@@ -8,6 +8,7 @@ use crate::server::{Backend, Named, Place, Reading, ServerChoice, ServerError, S
 use crate::strategy::contract::Endpoint;
 use crate::units::{Grouped, Measured, Ops, total};
 
+use super::servers::failed;
 use super::{Code, CommandError, WithCode};
 
 /// A server whose counters are watched.
@@ -50,14 +51,15 @@ impl Watch {
         let (endpoint, place) = match (redis.first(), memcached.first()) {
             (_, Some(endpoint)) => (endpoint.clone(), Place::Memcached(endpoint.transport())),
             (Some(endpoint), None) => (endpoint.clone(), Place::Redis),
-            (None, None) => return Err(ServerError::NoEndpoint.into()),
+            (None, None) => return Err(failed(ServerError::NoEndpoint)),
         };
         let wanted = Wanted {
             redis: ServerChoice::External(redis),
             memcached,
         };
-        let servers = Servers::start(&wanted, [(place, 1)], &Interrupt::never())?;
-        let info = servers.get(place).ok_or(ServerError::NoEndpoint)?.info().clone();
+        let servers = Servers::start(&wanted, [(place, 1)], &Interrupt::never()).map_err(failed)?;
+        let found = servers.get(place).ok_or(ServerError::NoEndpoint);
+        let info = found.map_err(failed)?.info().clone();
         Ok(Watch {
             servers,
             info,
@@ -72,7 +74,8 @@ impl Watch {
     /// # Errors
     /// When the server does not answer any more.
     pub(super) fn begin(&mut self) -> Result<(), CommandError> {
-        self.before = Some(self.server()?.snapshot(1)?);
+        let before = self.server().and_then(|server| server.snapshot(1));
+        self.before = Some(before.map_err(failed)?);
         Ok(())
     }
 

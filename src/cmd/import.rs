@@ -1,4 +1,5 @@
-//! `systally import`: tables and logs of other tools, as a record.
+//! `systally import`: tables and logs of other tools, as a record; and a record of a run of systally's own, shown
+//! again.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -22,26 +23,64 @@ use super::{Code, CommandError, CommandResult, WithCode, print, terminal};
 /// # Errors
 /// A file that cannot be read or is of no known format (exit code 2), or output that cannot be written.
 pub fn run(args: &ImportArgs) -> CommandResult {
-    let mut record = read(&args.files, args.from, args.ops)?;
-    record.findings = explain(&record);
+    let record = match own_run(args)? {
+        Some(record) => record,
+        None => {
+            let mut record = read(&args.files, args.from, args.ops)?;
+            record.findings = explain(&record);
+            record
+        }
+    };
     let to_stdout = args.output.as_deref() == Some(Path::new("-"));
-    if let Some(path) = args.output.as_deref().filter(|_| !to_stdout) {
-        wire::save(&record, path)?;
-    }
     if to_stdout {
         print(&wire::to_json(&record)?)?;
     } else {
-        let view = match args.format {
-            Format::Table => terminal::view(),
-            Format::Markdown | Format::Csv | Format::Json => View::default(),
+        let view = View {
+            all_syscalls: args.all,
+            peers: args.peers,
+            ..match args.format {
+                Format::Table => terminal::view(),
+                Format::Markdown | Format::Csv | Format::Json => View::default(),
+            }
         };
         print(&render(&record, args.format, &view)?)?;
+        // Last, so that what cannot be kept has been shown.
+        if let Some(path) = &args.output {
+            wire::save(&record, path)?;
+        }
     }
     Ok(if record.complete {
         Code::Ok
     } else {
         Code::Incomplete
     })
+}
+
+/// The record of a run of systally's own, as it was written: its findings are those that the run printed.
+///
+/// # Errors
+/// Such a record beside other files, or with flags for foreign ones.
+fn own_run(args: &ImportArgs) -> Result<Option<Record>, CommandError> {
+    for path in &args.files {
+        if !is_record(path) {
+            continue;
+        }
+        let record = wire::load(path).code(Code::Usage)?;
+        if !record.imports.is_empty() {
+            continue;
+        }
+        let alone = match (args.files.len(), args.from, args.ops) {
+            (1, None, None) => return Ok(Some(record)),
+            (1, ..) => "--from and --ops are for files of other tools",
+            _ => "give it alone, so that its table is shown again",
+        };
+        return Err(anyhow!(
+            "{}: this is the record of a run of systally's own; {alone}",
+            escape(&path.display().to_string(), 200)
+        ))
+        .code(Code::Usage);
+    }
+    Ok(None)
 }
 
 /// Reads foreign files into one record.
@@ -91,7 +130,8 @@ fn of_record(path: &Path) -> Result<Vec<(String, Imported)>, CommandError> {
     let shown = || escape(&path.display().to_string(), 200);
     if record.imports.is_empty() {
         return Err(anyhow!(
-            "{}: this is a record of systally itself that holds no foreign file; systally explain reads it",
+            "{}: this is a record of systally itself that holds no foreign file; systally import shows it, and systally \
+             explain reads it",
             shown()
         ))
         .code(Code::Usage);

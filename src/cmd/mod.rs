@@ -15,6 +15,7 @@ pub mod list;
 mod outputs;
 pub mod preflight;
 mod preflight_load;
+mod progress;
 pub mod prove;
 pub mod responder;
 mod scenario;
@@ -27,7 +28,11 @@ pub mod worker;
 mod written_keys;
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
+use signal_hook::consts::SIGXFSZ;
+
+use crate::sys::process::is_ignored;
 use crate::units::escape;
 
 /// How systally ends; the same numbers for every command.
@@ -100,6 +105,16 @@ impl<T, E: Into<anyhow::Error>> WithCode<T> for Result<T, E> {
             code,
             error: error.into(),
         })
+    }
+}
+
+/// Makes a file that grows beyond the limit of file sizes (`ulimit -f`) an error of the write, where the signal
+/// would end systally with everything that it has found out. Programs that systally starts get the signal as
+/// ever: a handler does not outlive execve(2).
+pub fn heed_size_limits() {
+    if !is_ignored(SIGXFSZ) {
+        // Without it the limit ends systally, as it would any program.
+        let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
     }
 }
 

@@ -1,15 +1,12 @@
 //! Where the results of a bench go: the lines above a table, the progress, and the files.
 
-use std::io::{self, IsTerminal};
+use std::io;
 use std::path::Path;
 
-use anyhow::Context;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-
 use crate::cli::{BenchArgs, OutputArgs};
+use crate::files;
 use crate::record::{Record, wire};
 use crate::render::{self, Format, View};
-use crate::run::Progress;
 
 use super::{Code, CommandError, WithCode, describe, print, terminal, warn};
 
@@ -40,7 +37,7 @@ pub(super) fn places(output: &OutputArgs) -> Result<(), CommandError> {
     ];
     all.into_iter()
         .filter_map(|path| file(path.as_deref()))
-        .try_for_each(wire::check)
+        .try_for_each(files::check)
         .code(Code::Usage)
 }
 
@@ -71,59 +68,21 @@ impl Header {
     }
 }
 
-/// A progress bar on standard error when that is a terminal.
-pub(super) struct Bar(ProgressBar);
-
-impl Bar {
-    pub(super) fn new(quiet: bool) -> Bar {
-        let target = if quiet || !io::stderr().is_terminal() {
-            ProgressDrawTarget::hidden()
-        } else {
-            ProgressDrawTarget::stderr()
-        };
-        Bar(ProgressBar::with_draw_target(None, target))
-    }
-}
-
-impl Progress for Bar {
-    fn begin(&self, steps: u64) {
-        self.0.set_length(steps);
-        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} eta {eta} {wide_msg}") {
-            self.0.set_style(style);
-        }
-    }
-
-    fn step(&self, what: &str) {
-        self.0.set_message(what.to_owned());
-        self.0.inc(1);
-    }
-
-    fn end(&self) {
-        self.0.finish_and_clear();
-    }
-}
-
-/// Prints the results and writes the files; `saved` is what became of the record's own file. One file that
-/// cannot be written does not cost the others.
+/// Prints the results and writes the files. One file that cannot be written does not cost the others.
 ///
 /// # Errors
 /// The first of what went wrong; the others are told on standard error.
-pub(super) fn write_outputs(
-    args: &BenchArgs,
-    format: Format,
-    record: &Record,
-    saved: Result<(), CommandError>,
-) -> Result<(), CommandError> {
+pub(super) fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -> Result<(), CommandError> {
     let view = View {
         all_syscalls: args.output.all,
         peers: args.output.peers,
         header: false,
         ..terminal::view()
     };
-    let mut done = vec![
-        print(&render::render(record, format, &view)?).map_err(CommandError::from),
-        saved,
-    ];
+    let mut done = vec![print(&render::render(record, format, &view)?).map_err(CommandError::from)];
+    if let Some(path) = file(args.output.output.as_deref()) {
+        done.push(wire::save(record, path).map_err(CommandError::from));
+    }
     for (path, format) in [
         (&args.output.export_markdown, Format::Markdown),
         (&args.output.export_csv, Format::Csv),
@@ -160,8 +119,7 @@ fn write(path: &Path, text: &str) -> Result<(), CommandError> {
     if path == Path::new("-") {
         print(text)?;
     } else {
-        std::fs::write(path, text)
-            .with_context(|| format!("cannot write {}: choose another place", path.display()))?;
+        files::write(path, text)?;
     }
     Ok(())
 }

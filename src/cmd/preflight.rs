@@ -141,8 +141,12 @@ pub struct PlanArgs {
     pub shards: u64,
 
     /// What the server is, when it cannot be asked
-    #[arg(long = "server", value_enum, value_name = "KIND")]
+    #[arg(skip)]
     pub server_kind: Option<PlanServer>,
+
+    /// The same as --uri; or, for a server that cannot be asked, what it is: redis, memcached or other
+    #[arg(long = "server", value_name = "URI|KIND")]
+    pub server_word: Option<String>,
 
     /// Operations per batch [default: 1]; of several the most
     #[arg(short = 'P', long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
@@ -267,6 +271,7 @@ const BASE_FDS: u64 = 5;
 /// # Errors
 /// Unusable flags or a folder that is no recording (2); a folder that cannot be written (1).
 pub fn run(args: &mut PreflightArgs) -> CommandResult {
+    args.plan.server_kind = servers::kind_or_uri(&mut args.server, args.plan.server_word.take())?;
     secrets::hide(&mut args.server)?;
     let (record, code) = decide(args)?;
     let view = View {
@@ -628,6 +633,7 @@ fn redis_witness(mut server: Server) -> Witness {
 }
 
 fn ask_memcached(endpoint: &Endpoint) -> Result<Witness, anyhow::Error> {
+    servers::reach_memcached(endpoint)?;
     let named = limits::memcached::stats(endpoint)
         .with_context(|| format!("cannot ask memcached at {}", escape(&endpoint.to_string(), 200)))?;
     Ok(Witness {
@@ -712,6 +718,7 @@ fn capacity(root: &Root, load: &Load) -> Finding {
         code: "CAPACITY".into(),
         severity: Severity::Info,
         strategy: None,
+        row: None,
         evidence,
         says,
         try_next: "give the load (-c, --connections, --mode, --rate) to see what it needs of each limit"

@@ -9,6 +9,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
 use crate::cli::BenchArgs;
+use crate::plan::DEFAULT_RUNS;
 use crate::record::{Record, ServerOrigin, StrategyResult, wire};
 use crate::run::interrupt::Interrupt;
 use crate::run::prove::arm::{Arm, sweep};
@@ -17,7 +18,7 @@ use crate::sys::lifetime::die_with_this_thread;
 use crate::units::escape;
 
 use super::Code;
-use super::bench::{DEFAULT_PATIENCE, DEFAULT_RUNS, DEFAULT_WARMUP};
+use super::bench::{DEFAULT_PATIENCE, DEFAULT_WARMUP};
 
 /// What all rounds of one run shall take at most, in seconds.
 const LONGEST_RUN: f64 = 10.0;

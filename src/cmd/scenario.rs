@@ -8,20 +8,23 @@ use anyhow::{Context, anyhow};
 use crate::cli::BenchArgs;
 use crate::engine::{self, EngineKind};
 use crate::explain::explain;
+use crate::files;
 use crate::plan::rows::Row;
+use crate::plan::scenario::estimate::{self, Passes};
 use crate::plan::scenario::published::Figures;
 use crate::plan::scenario::{Block, Network, Scale, Scenario};
 use crate::record::join::join;
 use crate::record::{PlanInfo, Record, wire};
 use crate::run::interrupt::Interrupt;
-use crate::run::{Bench, RoundLength, Save, Settings};
+use crate::run::{Bench, Progress, RoundLength, Save, Settings};
 use crate::server::{Place, PrivateOptions, ServerChoice, ServerError, Servers};
 use crate::strategy::{Registry, ScriptSource};
 use crate::units::escape;
 
 use super::bench::{DEFAULT_PATIENCE, exit_code};
 use super::counting::{self, Counting};
-use super::outputs::{Bar, Header, file, form, write_outputs};
+use super::outputs::{Header, file, form, write_outputs};
+use super::progress::Parts;
 use super::servers::{servers_of, start, wanted};
 use super::written_keys::{clean_up, to_clean};
 use super::{Code, CommandError, CommandResult, WithCode, warn};
@@ -30,6 +33,26 @@ use super::{Code, CommandError, CommandResult, WithCode, warn};
 struct Planned {
     block: Block,
     rows: Vec<Row>,
+}
+
+impl Planned {
+    /// Seconds that it may take.
+    fn cost(&self, args: &BenchArgs, counting: &Counting) -> f64 {
+        let block = &self.block;
+        let passes = Passes {
+            counted: counting.engine.is_some(),
+            recounted: counting.engine.is_some() && counting.witness.is_ok(),
+            counted_runs: args.counted_runs,
+            rounds: args.runs.unwrap_or(block.runs) + args.warmup.unwrap_or(block.warmup),
+        };
+        estimate::seconds(block, &self.rows, passes)
+    }
+
+    /// What tells its rows from those of other blocks, for whoever waits.
+    fn settings(&self) -> String {
+        let settings = self.block.settings().into_iter();
+        settings.map(|(name, value)| format!(" {name}={value}")).collect()
+    }
 }
 
 /// Runs a scenario and prints its table.
@@ -61,8 +84,14 @@ pub(super) fn run(args: &BenchArgs, name: &str) -> CommandResult {
     };
     show.line(&headline(&scenario, scale, &planned))?;
     show.prose(&counting.line)?;
+    let costs: Vec<f64> = planned.iter().map(|one| one.cost(args, &counting)).collect();
+    show.prose(&format!(
+        "time: {} on an idle machine with two CPUs; longer where others are at work",
+        estimate::about(costs.iter().sum())
+    ))?;
+    let rows = planned.iter().map(|one| one.rows.len()).collect();
+    let parts = Parts::new(args.output.quiet, rows, costs);
 
-    let mut saved = Ok(());
     let mut records: Vec<Record> = Vec::new();
     for (number, one) in planned.iter().enumerate() {
         if interrupt.requested() {
@@ -71,13 +100,14 @@ pub(super) fn run(args: &BenchArgs, name: &str) -> CommandResult {
         let last = number + 1 == planned.len();
         let mut record = {
             let before = &records;
-            let mut keep = file(args.output.output.as_deref()).map(|path| {
-                let saved = &mut saved;
+            let steps = file(args.output.output.as_deref()).filter(|path| files::is_replaced(path));
+            let mut keep = steps.map(|path| {
                 move |record: &Record| {
                     let all = before.iter().cloned().chain([record.clone()]).collect();
                     if let Some(mut all) = join(all) {
                         all.complete &= last;
-                        *saved = wire::save(&all, path);
+                        // Whether it can be kept is asked and told at the end.
+                        let _ = wire::save(&all, path);
                     }
                 }
             });
@@ -86,6 +116,7 @@ pub(super) fn run(args: &BenchArgs, name: &str) -> CommandResult {
                 &show,
                 (&scenario, scale),
                 one,
+                &*parts.part(number, &one.settings()),
                 &counting,
                 &interrupt,
                 keep.as_mut().map(|keep| keep as &mut dyn FnMut(&Record)),
@@ -107,15 +138,8 @@ pub(super) fn run(args: &BenchArgs, name: &str) -> CommandResult {
     };
     record.complete &= done;
     record.findings = explain(&record);
-    if let Some(path) = file(args.output.output.as_deref()) {
-        saved = wire::save(&record, path);
-    }
-    write_outputs(
-        args,
-        form(&args.output),
-        &record,
-        saved.map_err(CommandError::from),
-    )?;
+    interrupt.release();
+    write_outputs(args, form(&args.output), &record)?;
     Ok(exit_code(&record, args.ignore_failure))
 }
 
@@ -174,6 +198,7 @@ fn block(
     show: &Header,
     of: (&Scenario, Scale),
     planned: &Planned,
+    progress: &dyn Progress,
     counting: &Counting,
     interrupt: &Interrupt,
     keep: Option<&mut dyn FnMut(&Record)>,
@@ -208,7 +233,6 @@ fn block(
     let common = block.common(&args.load.key_prefix);
     let to_clean = to_clean(&mut servers, &common)?;
     let settings = settings(args, of, block);
-    let progress = Bar::new(args.output.quiet);
     let mut save = keep.map(|keep| move |record: &Record| keep(record));
     let record = Bench {
         rows: &planned.rows,
@@ -221,7 +245,7 @@ fn block(
             .ok_or_else(|| "--engine none was asked for".to_owned()),
         witness: counting.witness.clone(),
         interrupt,
-        progress: &progress,
+        progress,
         sampler: None,
         save: save.as_mut().map(|save| save as &mut Save),
     }

@@ -105,14 +105,31 @@ pub fn hide_uri(option: &str, uri: &mut Option<String>) -> anyhow::Result<()> {
     Err(anyhow!(command.exec()).context("cannot restart to hide the password; set REDISCLI_AUTH instead"))
 }
 
-/// The password inside `scheme://user:password@host`, as it is written there.
+/// The password inside `scheme://user:password@host` or `scheme://host?password=…`, as it is written there.
 fn password_of(uri: &str) -> Option<&str> {
     let (_, rest) = uri.split_once("://")?;
-    let (credentials, _) = rest.rsplit_once('@')?;
-    let password = credentials
-        .split_once(':')
-        .map_or(credentials, |(_, password)| password);
+    let in_query = || {
+        let (_, query) = rest.split_once('?')?;
+        let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+        pairs.find(|(name, _)| ["pass", "password"].contains(name))
+    };
+    let password = match (in_query(), rest.rsplit_once('@')) {
+        (Some((_, password)), _) => password,
+        (None, Some((credentials, _))) => credentials
+            .split_once(':')
+            .map_or(credentials, |(_, password)| password),
+        (None, None) => return None,
+    };
     (!password.is_empty() && password != MASK).then_some(password)
+}
+
+/// A text that holds a URI with this password, without it.
+fn without(text: &str, password: &str) -> String {
+    let in_query = format!("={password}");
+    if text.contains(&in_query) && text.contains('?') {
+        return text.replacen(&in_query, &format!("={MASK}"), 1);
+    }
+    text.replacen(&format!("{password}@"), &format!("{MASK}@"), 1)
 }
 
 /// Whether an argument is this secret or ends with it behind a flag, or carries it in a URI.
@@ -132,9 +149,7 @@ fn masked(arg: &OsStr, secrets: &[&str]) -> OsString {
             return format!("{}{MASK}", &text[..text.len() - secret.len()]).into();
         }
         if password_of(text) == Some(secret) {
-            return text
-                .replacen(&format!("{secret}@"), &format!("{MASK}@"), 1)
-                .into();
+            return without(text, secret).into();
         }
     }
     arg.to_owned()
@@ -158,7 +173,7 @@ pub fn shown_command(argv: &[OsString]) -> String {
             (true, _, _) => MASK.to_owned(),
             (false, true, Some(_)) => format!("{flag}={MASK}"),
             _ => match password_of(&text) {
-                Some(password) => text.replacen(&format!("{password}@"), &format!("{MASK}@"), 1),
+                Some(password) => without(&text, password),
                 None => text.to_string(),
             },
         };
@@ -206,5 +221,10 @@ mod tests {
         assert_eq!(show("redis://me:hunter2@db:6379"), "redis://me:***@db:6379");
         assert_eq!(show("-uredis://:hunter2@db"), "-uredis://:***@db");
         assert_eq!(show("unix:///tmp/hunter2.sock"), "unix:///tmp/hunter2.sock");
+        assert_eq!(
+            show("--server=unix:///r.sock?user=me&password=hunter2"),
+            "--server=unix:///r.sock?user=me&password=***"
+        );
+        assert_eq!(show("redis://h?pass=hunter2&db=0"), "redis://h?pass=***&db=0");
     }
 }

@@ -4,29 +4,69 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
+use clap::ValueEnum;
 
 use crate::cli::ServerArgs;
 use crate::plan::rows::Row;
 use crate::run::interrupt::Interrupt;
-use crate::server::{Named, PrivateOptions, ServerChoice, ServerError, Servers, Target, Wanted};
+use crate::server::{
+    AddressError, Named, Place, PrivateOptions, ServerChoice, ServerError, Servers, Target, Wanted,
+};
 use crate::strategy::Presence;
 use crate::strategy::contract::Endpoint;
 
+use super::preflight::PlanServer;
 use super::{Code, CommandError, WithCode};
 
 /// Connects to the servers that the rows need, or starts them.
 pub(super) fn start(wanted: &Wanted, rows: &[Row], interrupt: &Interrupt) -> Result<Servers, CommandError> {
-    servers_of(wanted, rows, interrupt).map_err(|error| {
-        let code = if matches!(error, ServerError::Interrupted) {
-            Code::Incomplete
-        } else {
-            Code::Failed
-        };
-        CommandError {
-            code,
-            error: error.into(),
-        }
-    })
+    servers_of(wanted, rows, interrupt).map_err(failed)
+}
+
+/// A server's error with the code that it ends every command with: one that is not there, or lets nobody in, makes
+/// a run fail; only what the command line says wrongly by itself is wrong usage.
+pub(super) fn failed(error: ServerError) -> CommandError {
+    let code = match &error {
+        ServerError::Interrupted => Code::Incomplete,
+        ServerError::TwoServers { .. } | ServerError::NoEndpoint => Code::Usage,
+        _ => Code::Failed,
+    };
+    CommandError {
+        code,
+        error: error.into(),
+    }
+}
+
+/// What `preflight --server` says: the kind of a server that cannot be asked, or the URI of one that can. A URI of
+/// memcached says its kind as well.
+///
+/// # Errors
+/// A word that is neither, and a URI beside another address.
+pub(super) fn kind_or_uri(
+    server: &mut ServerArgs,
+    word: Option<String>,
+) -> Result<Option<PlanServer>, CommandError> {
+    match word {
+        Some(word) => match PlanServer::from_str(&word, true) {
+            Ok(kind) => return Ok(Some(kind)),
+            Err(_) if !word.contains([':', '/']) => {
+                return Err(anyhow!(
+                    "--server takes the URI of a server (redis://host:port, unix:///path, memcached://host:port), or \
+                     the kind of one that cannot be asked: redis, memcached or other"
+                ))
+                .code(Code::Usage);
+            }
+            Err(_) if server.uri.is_some() => return Err(AddressError::Twice).code(Code::Usage),
+            Err(_) => server.uri = Some(word),
+        },
+        None => {}
+    }
+    let memcached = server
+        .uri
+        .as_deref()
+        .and_then(|uri| uri.split_once("://"))
+        .is_some_and(|(scheme, _)| ["memcached", "memcached+unix"].contains(&&*scheme.to_ascii_lowercase()));
+    Ok(memcached.then_some(PlanServer::Memcached))
 }
 
 /// The servers that the rows need, running.
@@ -40,6 +80,16 @@ pub(super) fn servers_of(
         .filter(|row| matches!(row.strategy.client.presence(), Presence::Ready { .. }))
         .filter_map(|row| Some((row.place()?, row.servers)));
     Servers::start(wanted, needs, interrupt)
+}
+
+/// Makes sure that a memcached of the user's answers; what is wrong is said as every command says it.
+pub(super) fn reach_memcached(endpoint: &Endpoint) -> Result<(), ServerError> {
+    let wanted = Wanted {
+        redis: ServerChoice::External(Vec::new()),
+        memcached: vec![endpoint.clone()],
+    };
+    let place = Place::Memcached(endpoint.transport());
+    Servers::start(&wanted, [(place, 1)], &Interrupt::never()).map(Servers::stop)
 }
 
 /// The servers that the command line asks for; private ones are set up by `options`.

@@ -7,7 +7,9 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{EngineError, EngineKind, Exit, Program, Request, Selection, Stdio, Window, engine as engine_of};
+use super::{
+    EngineError, EngineKind, Exit, Failures, Program, Request, Selection, Stdio, Window, engine as engine_of,
+};
 use crate::tally::Syscall;
 use crate::units::Nanos;
 
@@ -85,6 +87,7 @@ fn timed(kind: EngineKind, looper: &Path, calls: u64) -> Result<f64, EngineError
         },
         pin: true,
         cpu_time: false,
+        failures: Failures::Free,
     };
     let mut session = engine_of(kind).launch(vec![program], &request)?;
     let mut said = String::new();

@@ -2,6 +2,7 @@
 
 mod bpf;
 mod error;
+mod leftovers;
 mod measure;
 mod none;
 pub mod perf;
@@ -198,6 +199,21 @@ pub struct Request {
     pub pin: bool,
     /// Whether to measure system CPU time per call; it makes every stop a little slower.
     pub cpu_time: bool,
+    /// Which failures to count where an engine pays for each kind.
+    pub failures: Failures,
+}
+
+/// Which failed calls are told apart. To most engines they cost nothing; perf needs a counter more for each
+/// kind of each call, and every counter slows the program at each of its sleeps.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Failures {
+    /// Those that cost nothing.
+    #[default]
+    Free,
+    /// Those that cost nothing, and EAGAIN of these calls.
+    Again(Vec<crate::tally::Syscall>),
+    /// All that the engine can know.
+    All,
 }
 
 /// A way to send a signal to everything that descends from a session's programs, usable from another thread
@@ -230,6 +246,16 @@ pub struct Refusal {
     pub why: String,
     /// What would allow it.
     pub fix: String,
+}
+
+impl Refusal {
+    /// Why a thread of the kernel is not counted, and what to do, by every engine.
+    fn of_kernel(who: &str) -> (String, String) {
+        (
+            format!("{who} is a thread of the kernel, which makes no system calls"),
+            "name a process that runs a program".to_owned(),
+        )
+    }
 }
 
 /// How one program ended.
@@ -266,6 +292,9 @@ pub struct Outcome {
     pub cpu: Measured<CpuTimes>,
     /// Threads and processes seen.
     pub tracees: u64,
+    /// Processes that the programs left running and that were ended, each in words, from an engine that does not
+    /// follow what programs start.
+    pub left: Vec<String>,
     /// Things a reader of the counts must know (a setuid program that lost its rights under the tracer,
     /// descendants that were still running), one sentence each.
     pub notes: Vec<String>,
@@ -299,6 +328,11 @@ pub trait Engine: Send + Sync {
     fn kind(&self) -> EngineKind;
     /// What it can know.
     fn capabilities(&self) -> Capabilities;
+    /// What it gets to know when it is asked for this: less than it can where the request does without.
+    fn learns(&self, request: &Request) -> Capabilities {
+        let _ = request;
+        self.capabilities()
+    }
     /// Whether it works here and now; cheap enough to ask at every start.
     fn availability(&self) -> Availability;
     /// Starts the programs. See the contract above.

@@ -57,7 +57,9 @@ impl Session for UntracedSession {
         }
         let reason = || "the none engine counts nothing".to_owned();
         let (exits, cpu) = self.plain.ended();
+        let left = self.plain.left();
         Ok(Outcome {
+            left,
             windows: exits.iter().map(|_| Measured::NotMeasured(reason())).collect(),
             tallies: Measured::NotMeasured(reason()),
             cpu: Measured::Known(cpu),

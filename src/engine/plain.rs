@@ -9,6 +9,7 @@ use nix::errno::Errno;
 use nix::sys::signal::SigSet;
 use nix::unistd::Pid;
 
+use super::leftovers::Mark;
 use super::start::{self, ChildEnds, Target};
 use super::{CpuTimes, EngineError, EngineKind, Exit, Pipes, Program, Stdio};
 use crate::sys::process::{PidFd, Usage, send_signal, wait_ended, wait4};
@@ -21,10 +22,11 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// descriptor of its process, which waits meanwhile.
 pub(super) type BeforeExec = Box<dyn FnMut(usize, Pid, &PidFd) -> Result<(), EngineError> + Send>;
 
-/// What becomes of the rest of a program's process group when the program has ended.
+/// What becomes of what a program has started when the program has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Orphans {
-    /// It is killed: nobody counts it, and nobody else would end it.
+    /// The rest of its process group is killed, and when all programs have ended the daemons that they left
+    /// behind too: nobody counts them, and nobody else would end them.
     Kill,
     /// It is left alone: the engine follows it to its end.
     Leave,
@@ -38,7 +40,15 @@ pub(super) struct Plain {
     pipes: Vec<Pipes>,
     reports: Receiver<Report>,
     reaper: Option<JoinHandle<()>>,
-    ended: Option<Vec<(Exit, Usage)>>,
+    ended: Option<Ended>,
+}
+
+/// How the programs ended.
+#[derive(Debug, Default)]
+struct Ended {
+    exits: Vec<(Exit, Usage)>,
+    /// What they had left running and was killed.
+    left: Vec<String>,
 }
 
 struct Started {
@@ -51,7 +61,7 @@ struct Started {
 enum Report {
     Started(Vec<Started>),
     NotStarted(EngineError),
-    Ended(Vec<(Exit, Usage)>),
+    Ended(Ended),
 }
 
 /// What the reaper thread is told.
@@ -61,6 +71,7 @@ struct Job {
     orphans: Orphans,
     die_with_thread: bool,
     mask: SigSet,
+    mark: Option<Mark>,
 }
 
 impl Plain {
@@ -70,10 +81,14 @@ impl Plain {
     /// A program that cannot be executed, or what `before_exec` says.
     pub(super) fn launch(
         engine: EngineKind,
-        programs: Vec<Program>,
+        mut programs: Vec<Program>,
         before_exec: Option<BeforeExec>,
         orphans: Orphans,
     ) -> Result<Plain, EngineError> {
+        let mark = (orphans == Orphans::Kill).then(Mark::new);
+        if let Some(mark) = &mark {
+            programs.iter_mut().for_each(|program| mark.put_on(program));
+        }
         let mask = SigSet::thread_get_mask().map_err(|source| EngineError::System {
             operation: "read the signal mask",
             pid: 0,
@@ -86,6 +101,7 @@ impl Plain {
             // Nobody counts a program any more when the strace of a killed systally has gone.
             die_with_thread: engine == EngineKind::Strace,
             mask,
+            mark,
         };
         let (sender, reports) = std::sync::mpsc::channel();
         let reaper = std::thread::Builder::new()
@@ -177,7 +193,11 @@ impl Plain {
 
     /// How each program ended, and their CPU time together; empty before [`Plain::wait`] has said true.
     pub(super) fn ended(&self) -> (Vec<Exit>, CpuTimes) {
-        let ended = self.ended.as_deref().unwrap_or_default();
+        let ended = self
+            .ended
+            .as_ref()
+            .map(|ended| ended.exits.as_slice())
+            .unwrap_or_default();
         let cpu = ended
             .iter()
             .fold(CpuTimes::default(), |sum, (_, usage)| CpuTimes {
@@ -185,6 +205,15 @@ impl Plain {
                 system: sum.system + usage.system,
             });
         (ended.iter().map(|(exit, _)| *exit).collect(), cpu)
+    }
+
+    /// What the programs had left running and was killed, each in words; empty before [`Plain::wait`] has said
+    /// true.
+    pub(super) fn left(&mut self) -> Vec<String> {
+        self.ended
+            .as_mut()
+            .map(|ended| std::mem::take(&mut ended.left))
+            .unwrap_or_default()
     }
 
     /// An error of this session's engine.
@@ -218,6 +247,7 @@ fn reap(mut job: Job, reports: &Sender<Report>) {
     let started = match start_all(&mut job) {
         Ok(started) => started,
         Err(error) => {
+            end_left(&job);
             let _ = reports.send(Report::NotStarted(error));
             return;
         }
@@ -229,11 +259,17 @@ fn reap(mut job: Job, reports: &Sender<Report>) {
         .map(|program| (program.pid, program.own_group))
         .collect();
     let _ = reports.send(Report::Started(started));
-    let ended = waited_for
+    let exits = waited_for
         .into_iter()
         .map(|(pid, own_group)| wait_for(pid, own_group && job.orphans == Orphans::Kill))
         .collect();
-    let _ = reports.send(Report::Ended(ended));
+    let left = end_left(&job);
+    let _ = reports.send(Report::Ended(Ended { exits, left }));
+}
+
+/// Ends what the programs have left running, where that is asked for.
+fn end_left(job: &Job) -> Vec<String> {
+    job.mark.as_ref().map(Mark::end_all).unwrap_or_default()
 }
 
 fn start_all(job: &mut Job) -> Result<Vec<Started>, EngineError> {

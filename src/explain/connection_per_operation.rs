@@ -3,7 +3,7 @@
 use super::finding::{Doc, Finding, Rule, Severity};
 use super::row::{Mode, Row, known, round2};
 use crate::record::Record;
-use crate::units::total;
+use crate::units::{Grouped, total};
 
 pub(super) struct ConnectionPerOperation;
 
@@ -46,8 +46,9 @@ fn check(row: &Row<'_>) -> Option<Finding> {
         "the connection is kept on paper only: the client connects anew for every batch".to_owned()
     } else {
         format!(
-            "the client reconnects now and then: once in {:.0} operations",
-            1.0 / connects
+            "the connection is kept on paper only: the client makes {} connections per operation, about one for every {}",
+            round2(connects).max(0.01),
+            in_words(1.0 / connects)
         )
     };
     Some(
@@ -58,6 +59,15 @@ fn check(row: &Row<'_>) -> Option<Finding> {
             .says(says)
             .try_next("make the client object once; do not close() after pconnect(); switch the pool on"),
     )
+}
+
+/// So many operations.
+fn in_words(ops: f64) -> String {
+    if ops < 10.0 && (ops - ops.round()).abs() > 0.05 {
+        format!("{ops:.1} operations")
+    } else {
+        format!("{} operations", Grouped(ops.round() as u64))
+    }
 }
 
 fn by_server(row: &Row<'_>) -> Option<f64> {
@@ -73,7 +83,7 @@ fn by_server(row: &Row<'_>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explain::testing::{codes, empty, row, set_counted};
+    use crate::explain::testing::{codes, empty, explained, row, set_counted};
     use crate::units::Measured;
 
     fn with(name: &str, connects: f64) -> Record {
@@ -96,6 +106,28 @@ mod tests {
             codes(&with("phpredis/persistent/tcp", 0.2)),
             ["CONNECTION_PER_OPERATION"]
         );
+    }
+
+    #[test]
+    fn any_rate_above_what_was_promised_is_told_with_it() {
+        for (connects, told) in [
+            (
+                0.5,
+                "0.5 connections per operation, about one for every 2 operations",
+            ),
+            (
+                0.7,
+                "0.7 connections per operation, about one for every 1.4 operations",
+            ),
+            (
+                0.0625,
+                "0.06 connections per operation, about one for every 16 operations",
+            ),
+        ] {
+            let found = explained(&with("phpredis/pconnect/tcp", connects));
+            assert_eq!(found.len(), 1, "{connects}");
+            assert!(found[0].says.ends_with(told), "{}", found[0].says);
+        }
     }
 
     #[test]

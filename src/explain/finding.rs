@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::row::Row;
-use crate::record::Record;
+use crate::record::{Record, StrategyResult};
 
 /// The evidence with the number of lost or slow operations that a finding explains.
 pub const EXPLAINS: &str = "explains_operations";
@@ -42,6 +42,9 @@ pub struct Finding {
     pub severity: Severity,
     /// The strategy it is about; `None` for the whole run.
     pub strategy: Option<String>,
+    /// The row it is about, by its place among the record's strategies: a name can stand for several rows
+    /// (of different clients, pipelines, payloads). `None` where it is about no row, or about all of a name.
+    pub row: Option<usize>,
     /// The numbers it rests on, each with its unit in the name where it has one.
     pub evidence: BTreeMap<String, Value>,
     /// The cause in one sentence.
@@ -80,6 +83,7 @@ impl Finding {
     pub(super) fn about(row: &Row<'_>, code: &'static str, severity: Severity) -> Finding {
         Finding {
             strategy: Some(row.name().to_owned()),
+            row: row.index(),
             ..Finding::about_all(code, severity)
         }
     }
@@ -90,11 +94,17 @@ impl Finding {
             code: Cow::Borrowed(code),
             severity,
             strategy: None,
+            row: None,
             evidence: BTreeMap::new(),
             says: String::new(),
             try_next: String::new(),
             not_the_cause: Vec::new(),
         }
+    }
+
+    /// Whether it is about this row, which stands at `place` in the record.
+    pub fn is_about(&self, place: usize, row: &StrategyResult) -> bool {
+        self.strategy.as_deref() == Some(row.name.as_str()) && self.row.is_none_or(|own| own == place)
     }
 
     /// Adds a piece of evidence.

@@ -27,7 +27,10 @@ pub(super) fn reading(record: &Record, name: &str) -> Option<u64> {
 
 /// The peak of a sampled reading while this row ran.
 pub(super) fn peak<'a>(row: &Row<'a>, name: &str) -> Option<&'a Peak> {
-    row.record.sampled.as_ref()?.peak(name, row.index()?)
+    row.record
+        .sampled
+        .as_ref()?
+        .peak(name, u64::try_from(row.index()?).ok()?)
 }
 
 /// The peak over the whole run.

@@ -62,6 +62,7 @@ fn check(row: &Row<'_>) -> Option<Finding> {
         ))
         .try_next(todo);
     finding.strategy = None;
+    finding.row = None;
     Some(finding)
 }
 

@@ -6,12 +6,6 @@ use crate::record::Record;
 
 pub(super) struct NoisyRounds;
 
-/// The share of the median that the interval may reach to. Beyond a quarter, two rows of which one is half as
-/// fast again as the other cannot be told apart.
-const MOST: f64 = 0.25;
-/// Fewer rounds have no interval to speak of.
-const FEWEST_ROUNDS: usize = 3;
-
 const DOCS: &[Doc] = &[Doc {
     code: "NOISY_ROUNDS",
     means: "The rounds of these rows differ so much that their op/s are no more than an order of size. Counts are not \
@@ -36,7 +30,7 @@ impl Rule for NoisyRounds {
 fn check(row: &Row<'_>) -> Option<Finding> {
     let timed = row.timed()?;
     let error = timed.ops_per_s.relative_error()?;
-    if timed.rounds.len() < FEWEST_ROUNDS || error <= MOST {
+    if !timed.is_noisy() {
         return None;
     }
     Some(

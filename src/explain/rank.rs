@@ -12,10 +12,9 @@ pub(super) fn rank(record: &Record, findings: &mut [Finding]) {
         let Some(explained) = explained(finding) else {
             continue;
         };
-        let of = match finding.strategy.as_deref() {
-            Some(name) => suffered(record, |row| row.name == name),
-            None => suffered(record, |_| true),
-        };
+        let of = suffered(record, |place, row| {
+            finding.strategy.is_none() || finding.is_about(place, row)
+        });
         if of > 0 {
             let share = explained.min(of) as f64 / of as f64;
             finding
@@ -32,8 +31,8 @@ fn explained(finding: &Finding) -> Option<u64> {
 
 /// Operations that these rows lost, and those that were slow because a connection request had to be
 /// repeated.
-fn suffered(record: &Record, wanted: impl Fn(&StrategyResult) -> bool) -> u64 {
-    let rows = Row::run(record).filter(|row| wanted(row.result));
+fn suffered(record: &Record, wanted: impl Fn(usize, &StrategyResult) -> bool) -> u64 {
+    let rows = Row::run(record).filter(|row| row.index().is_some_and(|place| wanted(place, row.result)));
     let mut sum = 0_u64;
     let mut over_tcp = false;
     for row in rows {

@@ -91,10 +91,9 @@ impl<'a> Row<'a> {
     }
 
     /// Its place among the strategies, by which sampled readings know it.
-    pub(super) fn index(&self) -> Option<u64> {
+    pub(super) fn index(&self) -> Option<usize> {
         let mut rows = self.record.strategies.iter();
-        let place = rows.position(|row| std::ptr::eq(row, self.result))?;
-        u64::try_from(place).ok()
+        rows.position(|row| std::ptr::eq(row, self.result))
     }
 
     /// The slowest operation or batch of the timed rounds, in nanoseconds.

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::finding::{Doc, Finding, Rule, Severity};
 use super::row::{FILE_CALLS, Row};
-use crate::record::{Kind, Record};
+use crate::record::{Kind, Record, Status};
 use crate::units::Grouped;
 
 pub(super) struct StartupShare;
@@ -42,6 +42,10 @@ fn bench(record: &Record) -> Option<Finding> {
     let mut texts: Vec<String> = Vec::new();
     for row in Row::run(record) {
         let Some(counted) = row.counted() else { continue };
+        // What a client makes per operation is known only where it did them.
+        if row.result.status != Status::Ok {
+            continue;
+        }
         let workers = u64::from(row.result.axes.clients.max(1));
         let startup = &counted.phases.startup;
         let calls = startup.total() / workers;
@@ -130,6 +134,10 @@ mod tests {
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].evidence["phpredis"]["calls"], 1416);
         assert_eq!(found[0].evidence["phpredis"]["operations_worth"], 708);
+        // A row that did not do what it says is no measure of an operation.
+        record.strategies.truncate(1);
+        record.strategies[0].status = Status::Unverified;
+        assert!(!codes(&record).iter().any(|code| code == "STARTUP_SHARE"));
         let mut record = empty();
         let mut raw = row("raw/persistent/tcp");
         set_startup(&mut raw, "mmap", 60);

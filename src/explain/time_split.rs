@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::finding::{Doc, Finding, Rule, Severity};
 use super::row::{FUTEX, RECEIVES, Row, SLEEPS, WAITS, round2};
+use crate::record::label::label;
 use crate::record::{Kind, Record};
 use crate::units::{Nanos, total};
 
@@ -150,8 +151,7 @@ fn bench(record: &Record) -> Option<Finding> {
     for (row, split) in &rows {
         let bound = split.bound(noop);
         let us = |part: f64| round2(part / 1e3);
-        let axes = &row.result.axes;
-        let name = format!("{} {} P{} c{}", row.name(), axes.op, axes.pipeline, axes.clients);
+        let name = label(row.result, &record.strategies);
         finding = finding.with(
             &name,
             json!({
@@ -168,8 +168,7 @@ fn bench(record: &Record) -> Option<Finding> {
             String::new()
         };
         texts.push(format!(
-            "{} {} = user {} + kernel {} + waiting {}{elsewhere} (the server's own {server}): {}",
-            row.name(),
+            "{name} {} = user {} + kernel {} + waiting {}{elsewhere} (the server's own {server}): {}",
             shown(split.wall),
             shown(split.user),
             shown(split.kernel),

@@ -22,8 +22,12 @@ pub(super) fn check(record: &Record, found: &[Finding]) -> Vec<Finding> {
     Row::run(record)
         .filter(|row| {
             !found.iter().any(|finding| {
-                let covers = match finding.strategy.as_deref() {
-                    Some(name) => name == row.name() || row.server_died(),
+                let covers = match finding.strategy {
+                    Some(_) => {
+                        row.index()
+                            .is_some_and(|place| finding.is_about(place, row.result))
+                            || row.server_died()
+                    }
                     // Only a missing right is told of the whole run.
                     None => row.failed_by(FailureKind::NoPtrace).is_some(),
                 };

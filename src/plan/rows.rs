@@ -69,6 +69,21 @@ impl Row {
         if self.strategy.mode.forks { 1 } else { self.clients }
     }
 
+    /// Its name for whoever waits for it: the strategy, and the axes that are not one.
+    pub fn title(&self) -> String {
+        let mut title = self.strategy.name().to_string();
+        for (axis, value) in [
+            ("clients", self.clients),
+            ("servers", self.servers),
+            ("pipeline", self.batch),
+        ] {
+            if value != 1 {
+                title.push_str(&format!(" {axis}={value}"));
+            }
+        }
+        title
+    }
+
     /// What it runs against; `None` for a client that needs no server.
     pub fn place(&self) -> Option<Place> {
         Place::of(self.strategy.store(), self.strategy.transport)

@@ -26,6 +26,64 @@ pub fn process_of(root: &Root, tid: i32) -> Option<i32> {
     number(field(&root.read(&format!("proc/{tid}/status")).ok()?, "Tgid:")?)
 }
 
+/// What there is of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It runs a program.
+    Runs,
+    /// It has ended, or all that is left is the status that its parent has not fetched yet.
+    Ended,
+    /// A thread of the kernel, which makes no system calls.
+    Kernel,
+}
+
+/// What there is of a process. One whose first thread has ended runs as long as another one does.
+pub fn standing(root: &Root, pid: i32) -> Standing {
+    let stat = |path: &str| root.read(path).ok().and_then(|text| state_and_flags(&text));
+    let Some((state, flags)) = stat(&format!("proc/{pid}/stat")) else {
+        return Standing::Ended;
+    };
+    if flags & PF_KTHREAD != 0 {
+        return Standing::Kernel;
+    }
+    let has_ended = |state: char| matches!(state, 'Z' | 'X' | 'x');
+    if !has_ended(state) {
+        return Standing::Runs;
+    }
+    let threads = root.list(&format!("proc/{pid}/task")).unwrap_or_default();
+    let runs = threads
+        .iter()
+        .any(|tid| stat(&format!("proc/{pid}/task/{tid}/stat")).is_some_and(|(state, _)| !has_ended(state)));
+    if runs { Standing::Runs } else { Standing::Ended }
+}
+
+/// When a process started, in clock ticks since boot: field 22 of `/proc/PID/stat`. With its id it tells a
+/// process from every other one of this boot.
+pub fn start_time(root: &Root, pid: i32) -> Option<u64> {
+    let stat = root.read(&format!("proc/{pid}/stat")).ok()?;
+    // The name, the second field, may hold anything, so fields are counted after the last parenthesis.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// Whether a thread is on its way out, or gone: it makes no more system calls then.
+pub fn is_ending(root: &Root, pid: i32, tid: i32) -> bool {
+    let stat = root.read(&format!("proc/{pid}/task/{tid}/stat")).ok();
+    stat.and_then(|text| state_and_flags(&text))
+        .is_none_or(|(_, flags)| flags & PF_EXITING != 0)
+}
+
+/// Flags of a task, the seventh field after its name (`include/linux/sched.h`, proc(5)).
+const PF_EXITING: u64 = 0x0000_0004;
+const PF_KTHREAD: u64 = 0x0020_0000;
+
+/// State and flags of a task from its `stat`. The name in parentheses may hold anything, so fields are counted
+/// from the last one.
+fn state_and_flags(stat: &str) -> Option<(char, u64)> {
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.nth(5)?.parse().ok()?))
+}
+
 fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status
         .lines()
@@ -212,6 +270,41 @@ mod tests {
         assert_eq!(in_cgroup(&tree.root(), "/c").unwrap(), [12]);
         let said = in_cgroup(&tree.root(), "/a").unwrap_err().to_string();
         assert!(said.contains("a/cgroup.procs"), "{said}");
+    }
+
+    #[test]
+    fn what_has_ended_and_what_is_the_kernel_s_is_told_apart() {
+        let stat = |state: char, flags: u64| format!("7 (a) b) {state} 1 7 7 0 -1 {flags} 0 0");
+        let tree = Tree::new()
+            .with("proc/2/stat", stat('S', 0x0020_8040))
+            .with("proc/7/stat", stat('S', 0x40_0000))
+            .with("proc/7/task/9/stat", stat('R', 0x40_0004))
+            .with("proc/7/task/7/stat", stat('S', 0x40_0000))
+            .with("proc/8/stat", stat('Z', 0x40_000c))
+            .with("proc/8/task/8/stat", stat('Z', 0x40_000c))
+            .with("proc/9/stat", stat('Z', 0x40_000c))
+            .with("proc/9/task/9/stat", stat('Z', 0x40_000c))
+            .with("proc/9/task/10/stat", stat('S', 0x40_0000));
+        let root = tree.root();
+        let all = [2, 7, 8, 9, 11].map(|pid| standing(&root, pid));
+        let expected = [
+            Standing::Kernel,
+            Standing::Runs,
+            Standing::Ended,
+            Standing::Runs,
+            Standing::Ended,
+        ];
+        assert_eq!(all, expected);
+        assert_eq!(standing(&Root::live(), std::process::id() as i32), Standing::Runs);
+        assert!(!is_ending(&root, 7, 7) && is_ending(&root, 7, 9) && is_ending(&root, 7, 10));
+    }
+
+    #[test]
+    fn a_name_with_parentheses_does_not_hide_the_start() {
+        let fields: Vec<String> = (3..=52).map(|n| n.to_string()).collect();
+        let tree = Tree::new().with("proc/5/stat", format!("5 (a) b) c) {}", fields.join(" ")));
+        assert_eq!(start_time(&tree.root(), 5), Some(22));
+        assert_eq!(start_time(&tree.root(), 6), None);
     }
 
     #[test]

@@ -43,7 +43,13 @@ fn counted(call: &CallTally, can: Capabilities, cpu_time: bool) -> CallCounts {
     CallCounts {
         calls: call.calls,
         unfinished: call.unfinished,
-        errors: known(can.errors, by_name(&call.errors), "the errors of calls"),
+        errors: if can.errors {
+            Measured::Known(by_name(&call.errors))
+        } else {
+            Measured::NotMeasured(
+                "the errors of calls were not asked for, or the engine does not see them".to_owned(),
+            )
+        },
         restarts: by_name(&call.restarts),
         wall: known(can.time, call.wall, "the time in calls"),
         cpu: if cpu_time {

@@ -1,6 +1,7 @@
 //! Several runs as one record: the blocks of a scenario.
 
-use super::{Counters, LimitReading, Record, ServerInfo};
+use super::{Counters, LimitReading, Peak, Record, Sampled, ServerInfo};
+use crate::units::Nanos;
 
 /// Joins the records of runs that followed each other on one machine. Rows stand one after the other; of
 /// each limit the reading that fits worst is kept; counters of the machine go from before the first to
@@ -23,6 +24,8 @@ pub fn join(records: Vec<Record>) -> Option<Record> {
             }
         }
         all.complete &= one.complete;
+        let rows_before = all.strategies.len();
+        all.sampled = sampled(all.sampled, one.sampled, rows_before);
         all.strategies.extend(one.strategies);
         all.server = all.server.or(one.server);
         for server in one.more_servers {
@@ -55,6 +58,31 @@ fn grown(counters: &Counters) -> Counters {
         }
     }
     grown
+}
+
+/// The readings of both; the rows of the second stand behind so many others.
+fn sampled(first: Option<Sampled>, second: Option<Sampled>, rows_before: usize) -> Option<Sampled> {
+    let (mut all, second) = match (first, second) {
+        (Some(first), Some(second)) => (first, second),
+        (None, Some(second)) => (Sampled::default(), second),
+        (first, None) => return first,
+    };
+    let before = all.seconds;
+    all.samples = all.samples.saturating_add(second.samples);
+    all.seconds += second.seconds;
+    all.cpu_ns = Nanos(all.cpu_ns.0.saturating_add(second.cpu_ns.0));
+    for mut peak in second.peaks {
+        peak.row = peak.row.map(|row| row.saturating_add(rows_before as u64));
+        peak.at_s += before;
+        // Readings between rows belong to none of them: the larger one stands for both.
+        let same = |known: &&mut Peak| peak.row.is_none() && known.row.is_none() && known.name == peak.name;
+        match all.peaks.iter_mut().find(same) {
+            Some(known) if known.peak >= peak.peak => {}
+            Some(known) => *known = peak,
+            None => all.peaks.push(peak),
+        }
+    }
+    Some(all)
 }
 
 fn worst(kept: &mut Vec<LimitReading>, others: Vec<LimitReading>) {

@@ -7,6 +7,7 @@ pub mod experiment;
 pub mod failure;
 mod from_tally;
 pub mod join;
+pub mod label;
 pub mod latency;
 pub mod proof;
 pub mod sampled;
@@ -290,6 +291,24 @@ pub struct Timed {
     pub vs_baseline: Measured<Interval>,
     /// Times of single operations, or of batches, over all rounds.
     pub latency: Measured<Latency>,
+}
+
+impl Timed {
+    /// Fewer rounds have no interval to speak of.
+    const FEWEST_ROUNDS: usize = 3;
+
+    /// Whether the rounds differ so much that the throughput is no more than an order of size.
+    pub fn is_noisy(&self) -> bool {
+        self.rounds.len() >= Timed::FEWEST_ROUNDS && self.ops_per_s.is_noisy()
+    }
+
+    /// Whether the same is so of the ratio to the baseline. Noise that both rows share cancels in it, so it can
+    /// also be sounder than the throughput; a row that is noisy by itself is never taken for sound.
+    pub fn ratio_is_noisy(&self) -> bool {
+        let ratio = self.vs_baseline.known();
+        let wide = self.rounds.len() >= Timed::FEWEST_ROUNDS && ratio.is_some_and(Interval::is_noisy);
+        ratio.is_some() && (wide || self.is_noisy())
+    }
 }
 
 /// One timed round of all workers of a row.

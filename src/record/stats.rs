@@ -65,6 +65,13 @@ impl Interval {
         (self.median != 0.0 && share.is_finite()).then_some(share)
     }
 
+    /// Whether the farther end lies more than a quarter of the median away: two rows of which one is half as fast
+    /// again as the other cannot be told apart then.
+    pub fn is_noisy(&self) -> bool {
+        const MOST: f64 = 0.25;
+        self.relative_error().is_some_and(|error| error > MOST)
+    }
+
     /// The farther end's distance from the median.
     pub fn half_width(&self) -> f64 {
         (self.high - self.median).max(self.median - self.low)

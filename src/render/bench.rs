@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::model::{Cell, Column, Group, Notes, Table};
 use super::number::Style;
-use super::{View, count_peers, failures, moving, scenario, shown};
+use super::{View, count_peers, failures, moving, noise, scenario, shown};
+use crate::record::label::label;
 use crate::record::{Counted, Record, Status, StrategyResult, Timed};
 use crate::units::Measured;
 
@@ -155,8 +156,9 @@ fn speed<'a>(rows: &[StrategyResult]) -> Vec<Source<'a>> {
             |row, _| Cell::number(f64::from(row.axes.pipeline), Style::Whole),
         ));
     }
-    sources.push(Source::timed("op/s", "median", |timed, _| {
-        Measured::Known(Cell::number(timed.ops_per_s.median, Style::Rate))
+    sources.push(Source::timed("op/s", "median", |timed, notes| {
+        let note = noise::of_speed(timed).map(|why| notes.number(why));
+        Measured::Known(Cell::number(timed.ops_per_s.median, Style::Rate).noted(note))
     }));
     sources.push(Source::timed("±95%", "", |timed, _| {
         if timed.rounds.len() < 2 {
@@ -166,8 +168,12 @@ fn speed<'a>(rows: &[StrategyResult]) -> Vec<Source<'a>> {
         Measured::from_option(error, "the median is zero, so the interval is no share of it")
             .map(|error| Cell::number(error, Style::Percent))
     }));
-    sources.push(Source::timed("vs base", "ratio", |timed, _| {
-        timed.vs_baseline.clone().map(Cell::Spread)
+    sources.push(Source::timed("vs base", "ratio", |timed, notes| {
+        let note = noise::of_ratio(timed).map(|why| notes.number(why));
+        timed
+            .vs_baseline
+            .clone()
+            .map(|ratio| Cell::Spread(ratio).noted(note))
     }));
     for (title, pick) in [
         (
@@ -209,39 +215,22 @@ fn work<'a>(view: &View) -> Vec<Source<'a>> {
         sources.push(ratio("sends", "/batch", Style::PerOp, |c| &c.sends_per_batch));
     }
     sources.push(ratio("calls", "×floor", Style::Factor, |c| &c.floor_ratio));
-    sources.push(ratio("slowdown", "×", Style::Factor, |c| &c.slowdown));
+    sources.push(Source::new(
+        Column::number("slowdown", "×", Group::Work),
+        |row, notes| {
+            cell(row, &row.counted, notes, |counted, notes| {
+                let note = noise::of_slowdown(counted, &row.timed).map(|why| notes.number(why));
+                let slowdown = counted.slowdown.clone();
+                slowdown.map(|value| Cell::number(value, Style::Factor).noted(note))
+            })
+        },
+    ));
     sources
 }
 
 /// The name of a row. Where several rows share one, the axes that tell them apart stand behind it.
 fn name(row: &StrategyResult, rows: &[StrategyResult], notes: &mut Notes) -> Cell {
-    let mut name = shown(&row.name);
-    let same: Vec<&StrategyResult> = rows.iter().filter(|other| other.name == row.name).collect();
-    let axes = &row.axes;
-    let differ = |pick: fn(&StrategyResult) -> u64| same.iter().any(|other| pick(other) != pick(row));
-    if same.iter().any(|other| other.axes.op != axes.op) {
-        name.push_str(&format!(" {}", shown(&axes.op)));
-    }
-    if differ(|r| u64::from(r.axes.pipeline)) {
-        name.push_str(&format!(" pipeline={}", axes.pipeline));
-    }
-    if differ(|r| r.axes.payload_bytes) {
-        name.push_str(&format!(" payload={}B", axes.payload_bytes));
-    }
-    if differ(|r| u64::from(r.axes.clients)) {
-        name.push_str(&format!(" clients={}", axes.clients));
-    }
-    if differ(|r| u64::from(r.axes.servers)) {
-        name.push_str(&format!(" servers={}", axes.servers));
-    }
-    for (setting, value) in &row.experiment.settings {
-        if same
-            .iter()
-            .any(|other| other.experiment.settings.get(setting) != Some(value))
-        {
-            name.push_str(&format!(" {}={}", shown(setting), shown(value)));
-        }
-    }
+    let name = shown(&label(row, rows));
     let ended = match row.status {
         Status::Ok => None,
         Status::Failed | Status::Skipped | Status::Unverified => {

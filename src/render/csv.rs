@@ -16,19 +16,20 @@
 //! `per_op_low` and `per_op_high` of other rows are the range over several counted passes.
 //!
 //! Units are in the names: `_ns` nanoseconds, `_per_op` per completed operation, `ops_per_s`. A number that
-//! was not measured is an empty field, and `not_measured` says which and why. Findings and limits are not
+//! was not measured is an empty field, and `not_measured` says which and why; `noise` says it of a number that is
+//! there and is no sound measurement. Findings and limits are not
 //! in here; JSON has them.
 //!
 //! Text that a spreadsheet would take for a formula begins with an apostrophe.
 
-use super::{RenderError, failures, shown};
+use super::{RenderError, failures, noise, shown};
 use crate::record::{
     CallCounts, Counted, PhaseCounts, PublishedFigure, Record, Span, StrategyResult, Timed, Varied,
 };
 use crate::units::{Measured, Ops};
 
 /// The columns, in order. A row is filled by name, so that no field can land in the wrong column.
-const COLUMNS: [&str; 55] = [
+const COLUMNS: [&str; 56] = [
     "row",
     "strategy",
     "client",
@@ -84,6 +85,7 @@ const COLUMNS: [&str; 55] = [
     "complete",
     "reason",
     "not_measured",
+    "noise",
 ];
 
 pub(super) fn write(record: &Record) -> Result<String, RenderError> {
@@ -106,6 +108,27 @@ pub(super) fn write(record: &Record) -> Result<String, RenderError> {
 
 fn csv_error(error: &dyn std::fmt::Display) -> RenderError {
     RenderError::Csv(error.to_string())
+}
+
+/// The numbers of a strategy that are noise, and why.
+fn noisy(strategy: &StrategyResult) -> String {
+    let timed = strategy.timed.known();
+    let marks = [
+        ("ops_per_s", timed.and_then(noise::of_speed)),
+        ("vs_baseline", timed.and_then(noise::of_ratio)),
+        (
+            "slowdown",
+            strategy
+                .counted
+                .known()
+                .and_then(|counted| noise::of_slowdown(counted, &strategy.timed)),
+        ),
+    ];
+    let said: Vec<String> = marks
+        .iter()
+        .filter_map(|(column, why)| Some(format!("{column}: {}", (*why)?)))
+        .collect();
+    said.join("; ")
 }
 
 /// One row under construction: fields by column name, and the reasons for those that are empty.
@@ -176,6 +199,7 @@ impl Sheet {
             Measured::Known(known) => counted(&mut row, known, !strategy.axes.op.is_empty()),
             Measured::NotMeasured(reason) => row.absent.push(format!("calls: {reason}")),
         }
+        row.text("noise", &noisy(strategy));
         if let Some(read) = strategy.experiment.counters.last() {
             row.number("counter_asked", read.expected);
             row.number("counter_early", read.early);

@@ -234,6 +234,7 @@ pub(super) fn cell_lines(cell: &Cell) -> Vec<String> {
         | Cell::Text(_)
         | Cell::Number(_)
         | Cell::Moving { .. }
+        | Cell::Marked(..)
         | Cell::Spread(_)
         | Cell::Nothing
         | Cell::Missing(_) => vec![cell.line()],

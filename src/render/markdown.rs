@@ -108,6 +108,7 @@ fn in_cell(cell: &Cell) -> String {
         | Cell::Text(_)
         | Cell::Number(_)
         | Cell::Moving { .. }
+        | Cell::Marked(..)
         | Cell::Spread(_)
         | Cell::Missing(_) => escaped(&cell.line()),
     }

@@ -18,6 +18,7 @@ mod layout;
 mod markdown;
 pub mod model;
 mod moving;
+mod noise;
 mod number;
 pub mod plot;
 mod preflight;

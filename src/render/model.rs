@@ -70,9 +70,7 @@ impl Table {
     /// Writes its numbers in plain digits.
     pub(super) fn ungroup(&mut self) {
         for cell in self.rows.iter_mut().flatten() {
-            if let Cell::Number(number) = cell {
-                number.grouped = false;
-            }
+            cell.ungroup();
         }
     }
 }
@@ -190,6 +188,8 @@ pub enum Cell {
     },
     /// A factor with its interval.
     Spread(Interval),
+    /// A value that is not what it looks like, with the number of the note that says why.
+    Marked(Box<Cell>, usize),
     /// Looked for, and there was nothing.
     Nothing,
     /// No value: printed as a dash, with the number of the note that says why. A row that was not run has
@@ -207,6 +207,23 @@ impl Cell {
         })
     }
 
+    /// Writes its number in plain digits.
+    fn ungroup(&mut self) {
+        match self {
+            Cell::Number(number) => number.grouped = false,
+            Cell::Marked(cell, _) => cell.ungroup(),
+            _ => {}
+        }
+    }
+
+    /// The cell with a note, where there is one.
+    pub fn noted(self, note: Option<usize>) -> Cell {
+        match note {
+            Some(note) => Cell::Marked(Box::new(self), note),
+            None => self,
+        }
+    }
+
     /// The cell in one line.
     pub fn line(&self) -> String {
         match self {
@@ -221,6 +238,7 @@ impl Cell {
                 format!("{}{}", super::number::range(*low, *high), mark(*note))
             }
             Cell::Spread(interval) => super::number::spread(interval),
+            Cell::Marked(cell, note) => format!("{}{}", cell.line(), mark(Some(*note))),
             Cell::Nothing => "none".to_owned(),
             Cell::Missing(note) => format!("–{}", mark(*note)),
         }

@@ -2,8 +2,10 @@
 
 use super::model::FoundText;
 use super::shown;
+use crate::explain::Finding;
 use crate::limits;
-use crate::record::{Host, Kind, LimitReading, Record, ServerOrigin, StrategyResult, Verdict};
+use crate::record::label::difference;
+use crate::record::{Host, Kind, LimitReading, Record, ServerOrigin, Status, StrategyResult, Verdict};
 use crate::units::{Grouped, Measured};
 
 /// What was measured, where and how: the server first, then the machine, then the plan with its long flag
@@ -155,9 +157,9 @@ pub(super) fn amount(value: u64) -> String {
     }
 }
 
-/// Findings in words, equal ones about several strategies as one, the gravest first.
+/// Findings in words, equal ones about several rows as one, the gravest first.
 pub(super) fn findings(record: &Record) -> Vec<FoundText> {
-    let mut texts: Vec<FoundText> = Vec::new();
+    let mut texts: Vec<(FoundText, Vec<&Finding>)> = Vec::new();
     for finding in &record.findings {
         let text = FoundText {
             severity: finding.severity,
@@ -167,26 +169,63 @@ pub(super) fn findings(record: &Record) -> Vec<FoundText> {
             try_next: shown(&finding.try_next),
             not_the_cause: finding.not_the_cause.iter().map(|one| shown(one)).collect(),
         };
-        let strategy = finding.strategy.as_deref().map(shown);
         // Only rows join rows: something said of the whole run stays by itself.
-        let same = texts.iter_mut().find(|known| {
-            strategy.is_some()
-                && !known.strategies.is_empty()
-                && FoundText {
-                    strategies: Vec::new(),
-                    ..(*known).clone()
-                } == text
+        let same = texts.iter_mut().find(|(known, about)| {
+            finding.strategy.is_some() && about.iter().all(|one| one.strategy.is_some()) && *known == text
         });
         match same {
-            Some(known) => known.strategies.extend(strategy),
-            None => texts.push(FoundText {
-                strategies: strategy.into_iter().collect(),
-                ..text
-            }),
+            Some((_, about)) => about.push(finding),
+            None => texts.push((text, vec![finding])),
         }
     }
+    let mut texts: Vec<FoundText> = texts
+        .into_iter()
+        .map(|(text, about)| FoundText {
+            strategies: names(record, &about),
+            ..text
+        })
+        .collect();
     texts.sort_by_key(|text| std::cmp::Reverse(text.severity));
     texts
+}
+
+/// The rows that findings are about, by name. Where they are some of several rows of one name, what tells
+/// those apart stands behind it.
+fn names(record: &Record, about: &[&Finding]) -> Vec<String> {
+    let rows = &record.strategies;
+    let mut by_name: Vec<(&str, Vec<&StrategyResult>)> = Vec::new();
+    for finding in about {
+        let Some(name) = finding.strategy.as_deref() else {
+            continue;
+        };
+        let at = match by_name.iter().position(|(known, _)| *known == name) {
+            Some(at) => at,
+            None => {
+                by_name.push((name, Vec::new()));
+                by_name.len() - 1
+            }
+        };
+        let row = finding.row.and_then(|place| rows.get(place));
+        by_name[at].1.extend(row.filter(|row| row.name == name));
+    }
+    let words = |(name, those): (&str, Vec<&StrategyResult>)| {
+        let ran = rows
+            .iter()
+            .filter(|row| row.name == name && row.status != Status::Skipped)
+            .count();
+        if those.is_empty() || ran < 2 {
+            return shown(name);
+        }
+        if those.len() == ran && ran > 2 {
+            return format!("{} ({ran} rows, all)", shown(name));
+        }
+        let each: Vec<String> = those
+            .into_iter()
+            .map(|row| shown(difference(row, rows).trim_start()))
+            .collect();
+        format!("{} ({})", shown(name), each.join("; "))
+    };
+    by_name.into_iter().map(words).collect()
 }
 
 /// What engines said of their counts, equal sentences of several rows as one.
@@ -209,7 +248,8 @@ pub(super) fn counted_notes(record: &Record) -> Vec<String> {
             if rows.len() == record.strategies.len() {
                 return shown(note);
             }
-            let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+            let mut names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+            names.dedup();
             shown(&format!("{}: {note}", names.join(", ")))
         })
         .collect()

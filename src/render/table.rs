@@ -243,6 +243,7 @@ fn coloured(cell: &Cell, out: comfy_table::Cell) -> comfy_table::Cell {
         | Cell::Text(_)
         | Cell::Number(_)
         | Cell::Moving { .. }
+        | Cell::Marked(..)
         | Cell::Spread(_) => out,
     }
 }

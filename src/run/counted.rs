@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::engine::{Engine, Outcome, Request, Selection, Window};
+use crate::engine::{Engine, Failures, Outcome, Request, Selection, Window};
 use crate::plan::rows::Row;
 use crate::record::{Counted, Phases, ServerView};
 use crate::strategy::contract::Done;
@@ -38,11 +38,8 @@ impl Bench<'_> {
                 if !states[i].is_live() {
                     break;
                 }
-                self.progress.step(&format!(
-                    "{} counted by {}",
-                    self.rows[i].strategy.name(),
-                    engine.kind()
-                ));
+                let what = format!("{} counted by {}", self.rows[i].title(), engine.kind());
+                self.progress.step(i, &what);
                 self.count_row(i, &mut states[i], engine);
                 self.recount_row(i, &mut states[i]);
             }
@@ -59,6 +56,7 @@ impl Bench<'_> {
             selection: Selection::All,
             pin: true,
             cpu_time: false,
+            failures: Failures::All,
         };
         let counted = if self.rows[i].strategy.client.is_program() {
             self.counted_twice(i, state, engine, &request)

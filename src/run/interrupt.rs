@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::sys::process::is_ignored;
+use crate::sys::process::{default_signals, is_ignored};
 
 /// Whether the user asked to stop. Cheap to clone and to ask.
 #[derive(Debug, Clone, Default)]
@@ -33,6 +33,12 @@ impl Interrupt {
             signal_hook::flag::register_usize(signal, Arc::clone(&flag.0), signal as usize)?;
         }
         Ok(flag)
+    }
+
+    /// Gives these signals their usual effect again: the run is over and everything that it started is gone, so
+    /// that whoever ends the process while it writes its results (to a pipe that nobody empties) is heard.
+    pub fn release(&self) {
+        default_signals();
     }
 
     /// The signal that came, if one came.

@@ -73,8 +73,8 @@ pub struct Settings {
 pub trait Progress {
     /// So many steps will come.
     fn begin(&self, steps: u64);
-    /// The next one begins, and this is what it does.
-    fn step(&self, what: &str);
+    /// The next one begins: the row it is of, by its place, and what it does.
+    fn step(&self, row: usize, what: &str);
     /// No more steps.
     fn end(&self);
 }

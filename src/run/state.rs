@@ -49,7 +49,12 @@ pub(super) struct RowState {
     counters: Vec<CounterReading>,
     /// What both sides spent, when that was asked for.
     usage: Option<Usage>,
+    /// Processes that its workers left running in the timed rounds: how many, and a few in words.
+    left: (usize, Vec<String>),
 }
+
+/// Processes left running that are named one by one.
+const LEFT_NAMED: usize = 3;
 
 impl RowState {
     pub(super) fn new(row: &Row) -> RowState {
@@ -75,6 +80,7 @@ impl RowState {
             late: 0,
             counters: Vec::new(),
             usage: None,
+            left: (0, Vec::new()),
         }
     }
 
@@ -224,6 +230,26 @@ impl RowState {
         served.is_some_and(|served| served.saturating_add(self.late) < self.claimed.0)
     }
 
+    /// Keeps what its workers left running and was ended.
+    pub(super) fn left_running(&mut self, left: Vec<String>) {
+        self.left.0 += left.len();
+        let room = LEFT_NAMED.saturating_sub(self.left.1.len());
+        self.left.1.extend(left.into_iter().take(room));
+    }
+
+    /// The counted pass, with what is to be said of the timed rounds.
+    fn counted(&self) -> Measured<Counted> {
+        let mut counted = self.counted.clone();
+        if let (Measured::Known(counted), (n @ 1.., named)) = (&mut counted, &self.left) {
+            let more = if *n > named.len() { " and others" } else { "" };
+            counted.notes.push(format!(
+                "in the timed rounds its workers left {n} processes running, which were killed: {}{more}",
+                named.join(", ")
+            ));
+        }
+        counted
+    }
+
     /// Adds what both sides spent in a round.
     pub(super) fn spend(&mut self, round: Usage) {
         usage::add(&mut self.usage, round);
@@ -272,7 +298,7 @@ impl RowState {
             status,
             reason,
             timed: self.timed(baseline),
-            counted: self.counted.clone(),
+            counted: self.counted(),
             varied: witness::varied(&self.passes),
             witness: self.witness(),
             server_view: view,

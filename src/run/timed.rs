@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::engine::{Request, Selection, Window};
+use crate::engine::{Failures, Request, Selection, Window};
 use crate::plan::order::balanced;
 use crate::record::{Failure, ServerView, Usage};
 use crate::server::Health;
@@ -26,6 +26,7 @@ fn request() -> Request {
         selection: Selection::All,
         pin: false,
         cpu_time: false,
+        failures: Failures::Free,
     }
 }
 
@@ -73,11 +74,8 @@ impl Bench<'_> {
                 if !states[i].is_live() {
                     continue;
                 }
-                self.progress.step(&format!(
-                    "{} round {} of {rounds}",
-                    self.rows[i].strategy.name(),
-                    round + 1
-                ));
+                let what = format!("{} round {} of {rounds}", self.rows[i].title(), round + 1);
+                self.progress.step(i, &what);
                 let workers = warm[i].take();
                 warm[i] = self.one_round(i, &mut states[i], workers, kept, keep_warm);
             }
@@ -85,9 +83,10 @@ impl Bench<'_> {
                 self.save_step(states, frame);
             }
         }
-        for workers in warm.into_iter().flatten() {
-            // A worker that does not end on `exit` has done its work all the same; it is killed.
-            let _ = workers.finish(GOODBYE);
+        for (workers, state) in warm.into_iter().zip(states) {
+            if let Some(workers) = workers {
+                goodbye(workers, state);
+            }
         }
     }
 
@@ -237,11 +236,18 @@ impl Bench<'_> {
                 if keep_warm {
                     return Some(workers);
                 }
-                let _ = workers.finish(GOODBYE);
+                goodbye(workers, state);
             }
             Err(Broken::Workers(error)) => self.fail(i, state, error, false),
             Err(Broken::Server(failure)) => state.fail(*failure),
         }
         None
+    }
+}
+
+/// Ends the workers of a row. One that does not end on `exit` has done its work all the same; it is killed.
+fn goodbye(workers: Workers, state: &mut RowState) {
+    if let Ok(outcome) = workers.finish(GOODBYE) {
+        state.left_running(outcome.left);
     }
 }

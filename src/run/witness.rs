@@ -1,10 +1,10 @@
 //! The witness: the counted work of a row once more, under an engine that hardly slows it, so that what
 //! tracing changed can be told from what the client does.
 
-use crate::engine::{Capabilities, EngineError, Request, Selection, Window, perf};
+use crate::engine::{Capabilities, EngineError, Failures, Request, Selection, Window, perf};
 use crate::record::PhaseCounts;
 use crate::strategy::worker::WorkerError;
-use crate::tally::{Abi, PhaseTallies, Syscall};
+use crate::tally::{Abi, Errno, PhaseTallies, Syscall};
 use crate::units::Measured;
 
 use super::Bench;
@@ -28,20 +28,19 @@ impl Bench<'_> {
         if self.interrupt.requested() {
             return;
         }
-        self.progress.step(&format!(
-            "{} recounted by {}",
-            self.rows[i].strategy.name(),
-            engine.kind()
-        ));
+        let what = format!("{} recounted by {}", self.rows[i].title(), engine.kind());
+        self.progress.step(i, &what);
         if let Some(failure) = self.gone(i, true) {
             state.no_recount(failure.message.clone());
             return state.trouble(failure);
         }
+        let failures = again(&counted.phases.run_loop);
         let mut attempts = selections(engine.capabilities(), &counted.phases.run_loop).into_iter();
         let mut selection = attempts.next().unwrap_or_default();
         let pass = loop {
             let request = Request {
                 window: Window::Markers,
+                failures: failures.clone(),
                 selection,
                 pin: true,
                 cpu_time: false,
@@ -103,6 +102,21 @@ fn selections(can: Capabilities, counted: &PhaseCounts) -> Vec<Selection> {
     } else {
         vec![Selection::Only(most), Selection::All]
     }
+}
+
+/// Whose EAGAIN is to be counted: that of calls that met it in the counted pass, and of those that may meet
+/// it at another speed. Of other failures a witness that pays for each has nothing to say.
+fn again(counted: &PhaseCounts) -> Failures {
+    let name = Errno(libc::EAGAIN).name();
+    let calls = counted.syscalls.iter().filter_map(|(call, counts)| {
+        let met = counts
+            .errors
+            .known()
+            .is_some_and(|errors| errors.contains_key(&*name));
+        let call = Syscall::by_name(Abi::NATIVE, call)?;
+        (met || perf::may_say_again(call)).then_some(call)
+    });
+    Failures::Again(calls.collect())
 }
 
 /// The names of the calls that were counted, those that were not made included.

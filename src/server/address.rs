@@ -47,6 +47,17 @@ pub enum AddressError {
     /// No `://` in it.
     #[error("the server URI has no scheme; write {ACCEPTED}")]
     NoScheme,
+    /// A path, or `unix:` without its slashes.
+    #[error(
+        "a UNIX socket's URI is unix:// and then the whole path, so three slashes: unix:///path/of/socket"
+    )]
+    UnixSlashes,
+    /// A character with a meaning of its own stands in a user or password.
+    #[error(
+        "a {0} stands before the @ of the server URI; in a user or password write / as %2F, ? as %3F, # as %23, @ as %40 \
+         and % as %25, or leave the password out of the URI and set REDISCLI_AUTH"
+    )]
+    RawCharacter(char),
     /// A scheme of something else.
     #[error("a server URI cannot begin with '{0}://'; write {ACCEPTED}")]
     Scheme(String),
@@ -171,7 +182,17 @@ impl Target {
 /// # Errors
 /// What is wrong, without any of the URI's text beyond its scheme and parameter names.
 pub fn parse_uri(uri: &str) -> Result<Endpoint, AddressError> {
-    let (scheme, rest) = uri.split_once("://").ok_or(AddressError::NoScheme)?;
+    let Some((scheme, rest)) = uri.split_once("://") else {
+        let path = uri.starts_with('/')
+            || ["unix:", "redis+unix:"]
+                .iter()
+                .any(|begin| uri.starts_with(begin));
+        return Err(if path {
+            AddressError::UnixSlashes
+        } else {
+            AddressError::NoScheme
+        });
+    };
     let transport = match scheme.to_ascii_lowercase().as_str() {
         "redis" | "valkey" => parse_tcp,
         "unix" | "redis+unix" | "valkey+unix" => parse_unix,
@@ -182,6 +203,9 @@ pub fn parse_uri(uri: &str) -> Result<Endpoint, AddressError> {
         }
         _ => return Err(AddressError::NoScheme),
     };
+    if let Some(raw) = raw_character(rest, scheme.to_ascii_lowercase().ends_with("unix")) {
+        return Err(AddressError::RawCharacter(raw));
+    }
     let rest = rest.split_once('#').map_or(rest, |(before, _)| before);
     let (rest, query) = rest
         .split_once('?')
@@ -216,6 +240,25 @@ pub fn parse_uri(uri: &str) -> Result<Endpoint, AddressError> {
     }
     set_credentials(&mut endpoint, user, password);
     Ok(endpoint)
+}
+
+/// What ends the userinfo of a URI though it was meant as a part of a password: a `/`, `?` or `#` with the `@`
+/// behind it. The path of a socket and the parameters may hold an `@` of their own.
+fn raw_character(rest: &str, unix: bool) -> Option<char> {
+    let at = rest.find(['/', '?', '#'])?;
+    let (authority, behind) = rest.split_at(at);
+    let ends = behind.chars().next()?;
+    if !behind.contains('@') || (unix && authority.contains('@')) {
+        return None;
+    }
+    let (path, query) = behind.split_once('?').unwrap_or((behind, ""));
+    let known = ["db=", "user", "pass"].iter().any(|name| query.starts_with(name));
+    let is_fine = match ends {
+        '/' if unix && authority.is_empty() => true,
+        '/' | '?' => !path.contains('@') && known,
+        _ => false,
+    };
+    (!is_fine).then_some(ends)
 }
 
 /// Parses `memcached://host[:port]` or `memcached+unix:///path`; `None` for a URI of anything else.
@@ -351,7 +394,7 @@ fn decode(text: &str, part: &'static str) -> Result<String, AddressError> {
         let (Some(high), Some(low)) = (digit(rest.next()), digit(rest.next())) else {
             return Err(AddressError::Part {
                 part,
-                wrong: "has a % that is not followed by two hex digits",
+                wrong: "has a % that is not followed by two hex digits (a % itself is written %25)",
             });
         };
         bytes.push((high * 16 + low) as u8);
@@ -458,6 +501,32 @@ mod tests {
                 .to_string()
                 .contains("107 bytes")
         );
+    }
+
+    #[test]
+    fn what_a_password_needs_is_said_without_it() {
+        for (uri, raw) in [
+            ("redis://:sec/ret@h", '/'),
+            ("redis://joe:sec?ret@h", '?'),
+            ("redis://:1234#ret@h", '#'),
+            ("redis://:s@c/ret@h", '/'),
+            ("unix://:sec/ret@/run/r.sock", '/'),
+            ("unix://joe:12#ret@/run/r.sock", '#'),
+        ] {
+            assert_eq!(parse_uri(uri), Err(AddressError::RawCharacter(raw)), "{uri}");
+            let said = AddressError::RawCharacter(raw).to_string();
+            assert!(said.contains("%2F") && said.contains("REDISCLI_AUTH"), "{said}");
+        }
+        let said = parse_uri("redis://:s%cret@h").unwrap_err().to_string();
+        assert!(said.contains("%25") && !said.contains("cret"), "{said}");
+        // An @ elsewhere has no such meaning.
+        assert_eq!(plain("unix:///run/a@b.sock"), "unix:/run/a@b.sock");
+        let (address, _, password) = parts("redis://h/0?password=a@b");
+        assert_eq!((address.as_str(), password.as_deref()), ("h:6379", Some("a@b")));
+        for path in ["unix:/run/r.sock", "/run/r.sock", "redis+unix:/run/r.sock"] {
+            let said = parse_uri(path).unwrap_err().to_string();
+            assert!(said.contains("unix:///path/of/socket"), "{said}");
+        }
     }
 
     #[test]

@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use super::health::Health;
 use super::locate::NotFound;
+use crate::folder::NoFolder;
 
 /// A server that cannot be started or used.
 #[derive(Debug, thiserror::Error)]
@@ -79,13 +79,8 @@ pub enum ServerError {
         source: io::Error,
     },
     /// No folder for the private server.
-    #[error("cannot make a private folder in {}: {source}; set TMPDIR to a folder that you can write to", path.display())]
-    Folder {
-        /// Where it was tried last.
-        path: PathBuf,
-        /// What the kernel said.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Folder(#[from] NoFolder),
     /// A cluster was needed where only the built-in server is.
     #[error(
         "the built-in server cannot be a node of a cluster; install redis-server, and leave out --builtin-server"
@@ -287,7 +282,8 @@ impl fmt::Display for Trouble {
             Trouble::AuthRefused(said) => {
                 write!(
                     f,
-                    "it refuses this user or password ({said}); check REDISCLI_AUTH, -a and --user"
+                    "it refuses this user or password ({said}); check REDISCLI_AUTH, -a and --user, and in a URI \
+                     write % as %25, / as %2F and @ as %40"
                 )
             }
             Trouble::Loading => write!(

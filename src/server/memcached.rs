@@ -12,12 +12,12 @@ use nix::unistd::{Uid, User};
 
 use super::control::{Link, OwnWork, REPLY_LIMIT, trouble_of};
 use super::error::{OtherProtocol, ServerError, Trouble, Waiting};
-use super::folder::{Folder, sweep};
 use super::health::Health;
 use super::locate::{Found, ServerProgram, locate};
 use super::private::{self, PORT_TRIES, Private, PrivateOptions, START_LIMIT};
 use super::snapshot::{Counters, Snapshot, Source};
 use super::stats::CommandCounts;
+use crate::folder::{Folder, sweep};
 use crate::proc::Root;
 use crate::record::{ServerInfo, ServerOrigin};
 use crate::run::interrupt::Interrupt;

@@ -16,7 +16,6 @@ mod backend;
 mod cluster;
 mod control;
 mod error;
-mod folder;
 mod health;
 mod identity;
 mod keeper;
@@ -47,14 +46,12 @@ use private::{Fresh, Private};
 use snapshot::Source;
 use stats::Info;
 
+use crate::folder::SUN_PATH_MAX;
 use crate::proc::Root;
 use crate::record::{ServerInfo, ServerOrigin};
 use crate::run::interrupt::Interrupt;
 use crate::strategy::contract::{Endpoint, Transport};
 use crate::units::{Measured, escape};
-
-/// The longest path of a UNIX socket: `sun_path` has 108 bytes with its terminating zero (unix(7)).
-const SUN_PATH_MAX: usize = 107;
 
 /// Keys per `DEL` when a run cleans up behind itself.
 const KEYS_PER_DEL: usize = 1000;

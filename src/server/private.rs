@@ -16,11 +16,11 @@ use nix::unistd::{Pid, getpgid};
 
 use super::control::Control;
 use super::error::ServerError;
-use super::folder::{Folder, sweep};
 use super::health::{Health, last_words};
 use super::keeper::{Ended, Keeper};
 use super::locate::Found;
 use super::responder::Ready;
+use crate::folder::{Folder, NoFolder, sweep};
 use crate::run::interrupt::Interrupt;
 use crate::strategy::contract::{Endpoint, Transport};
 use crate::sys::namespace::start_with_open_files;
@@ -131,9 +131,11 @@ pub(super) fn start_program(
         let socket = folder.file("server.sock");
         let config = folder.file("server.conf");
         let written = fs::write(&config, configuration(&folder, port, options));
-        written.map_err(|source| ServerError::Folder {
-            path: folder.path().to_owned(),
-            source,
+        written.map_err(|source| {
+            ServerError::Folder(NoFolder {
+                path: folder.path().to_owned(),
+                source,
+            })
         })?;
         let mut command = if options.own_network {
             in_own_network(&found.path)
@@ -324,7 +326,7 @@ fn open_log(folder: &Folder, command: &mut Command, streams: Stream) -> Result<P
     });
     match connected {
         Ok(()) => Ok(path),
-        Err(source) => Err(ServerError::Folder { path, source }),
+        Err(source) => Err(ServerError::Folder(NoFolder { path, source })),
     }
 }
 

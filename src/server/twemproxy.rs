@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use super::control::Link;
 use super::error::ServerError;
-use super::folder::Folder;
 use super::health::Health;
 use super::locate::{ServerProgram, locate};
 use super::private::{self, Private, START_LIMIT};
 use super::{SUN_PATH_MAX, Server};
+use crate::folder::{Folder, NoFolder};
 use crate::run::interrupt::Interrupt;
 use crate::strategy::contract::{Endpoint, Transport};
 use crate::units::{Measured, escape};
@@ -40,9 +40,11 @@ pub(super) fn start(servers: &[Server], interrupt: &Interrupt) -> Result<Proxy, 
     debug_assert!(socket.len() <= SUN_PATH_MAX);
     let config = folder.file("nutcracker.yml");
     let text = configuration(servers, port, &socket);
-    fs::write(&config, text).map_err(|source| ServerError::Folder {
-        path: folder.path().to_owned(),
-        source,
+    fs::write(&config, text).map_err(|source| {
+        ServerError::Folder(NoFolder {
+            path: folder.path().to_owned(),
+            source,
+        })
     })?;
     let mut command = Command::new(&found.path);
     // Its statistics would listen on all addresses, at a port that is always the same.

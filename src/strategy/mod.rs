@@ -21,5 +21,5 @@ pub use client::{Client, Mode, Presence};
 pub use name::{NameError, StrategyName, is_name};
 pub use program::program_strategies;
 pub use registry::{LoadError, Registry};
-pub use script::{FileError, ScriptSource, SourceError};
+pub use script::{ScriptSource, SourceError};
 pub use select::SelectError;

@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::place::FileError;
+
 use super::client::Client;
-use super::script::{self, FileError, Folder, ScriptClient, ScriptSource, SourceError};
+use super::script::{self, Folder, ScriptClient, ScriptSource, SourceError};
 
 /// The clients that this systally knows, in the order in which rows are listed.
 pub struct Registry {

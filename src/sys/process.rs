@@ -261,6 +261,19 @@ pub fn is_ignored(signal: i32) -> bool {
     read == 0 && action.sa_sigaction == libc::SIG_IGN
 }
 
+/// The signals that people and other programs end a program with.
+pub const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+
+/// Gives the signals of [`ENDING`] their default effect again, but for those that are ignored.
+pub fn default_signals() {
+    for signal in ENDING {
+        if !is_ignored(signal) {
+            // SAFETY: SIG_DFL is no handler at all.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+    }
+}
+
 /// Takes a variable out of the environment that programs started from here inherit. Does nothing once this
 /// process has a second thread, so call it first thing.
 pub fn forget_variable(name: &str) {

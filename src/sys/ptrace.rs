@@ -182,8 +182,9 @@ pub enum SyscallStop {
         /// Whether the result is an errno.
         failed: bool,
     },
-    /// A seccomp stop: also an entry.
-    Seccomp(Entry),
+    /// A seccomp stop: also an entry, with the data of the filter that asked for it (`SECCOMP_RET_DATA`).
+    /// Where several filters ask, the one that was installed last.
+    Seccomp(Entry, u16),
     /// Not a system call stop.
     None,
 }
@@ -401,10 +402,15 @@ impl Stopped {
 
     #[cfg(target_arch = "x86_64")]
     fn set_result(&self, value: i64) -> Result<(), PtraceError> {
+        self.poke_user(libc::RAX, value)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn poke_user(&self, register: libc::c_int, value: i64) -> Result<(), PtraceError> {
         request(
             libc::PTRACE_POKEUSER as libc::c_ulong,
             self.tid,
-            libc::RAX as usize * 8,
+            register as usize * 8,
             value as usize,
         )?;
         Ok(())
@@ -440,9 +446,29 @@ impl Stopped {
                 result: info.words[0] as i64,
                 failed: info.words[1].to_ne_bytes()[0] != 0,
             },
-            3 => SyscallStop::Seccomp(entry()),
+            // `ret_data` is the low half of the last word; only 16 bits of it can be set.
+            3 => SyscallStop::Seccomp(entry(), (info.words[7] & libc::SECCOMP_RET_DATA as u64) as u16),
             _ => SyscallStop::None,
         })
+    }
+
+    /// At a seccomp stop: has the call fail with ENOSYS without being made, which is what the kernel does to
+    /// a program that nobody traces. Returns whether that can be done here.
+    ///
+    /// # Errors
+    /// [`PtraceError::Gone`] when it was killed meanwhile.
+    #[cfg(target_arch = "x86_64")]
+    pub fn refuse(&self) -> Result<bool, PtraceError> {
+        // A number below zero is skipped (`__seccomp_filter` in kernel/seccomp.c), and the result stays.
+        self.poke_user(libc::ORIG_RAX, -1)?;
+        self.set_result(-i64::from(libc::ENOSYS))?;
+        Ok(true)
+    }
+
+    /// Where the registers are not known, the call is made.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub fn refuse(&self) -> Result<bool, PtraceError> {
+        Ok(false)
     }
 
     /// The number that comes with an event: the new thread id for [`Stop::Fork`], the former thread id

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use systally::engine::{
-    Availability, EngineKind, Outcome, Program, Request, Selection, Session, Stdio, Window, engine,
+    Availability, EngineKind, Failures, Outcome, Program, Request, Selection, Session, Stdio, Window, engine,
 };
 use systally::tally::{CallTally, PhaseTallies, Syscall};
 
@@ -20,6 +20,7 @@ pub(crate) fn everything() -> Request {
         selection: Selection::All,
         pin: true,
         cpu_time: false,
+        failures: Failures::All,
     }
 }
 

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use systally::engine::{
-    Availability, EngineKind, Outcome, Pipes, Program, Request, Selection, Stdio, Window, engine,
+    Availability, EngineKind, Failures, Outcome, Pipes, Program, Request, Selection, Stdio, Window, engine,
 };
 use systally::tally::{Errno, PhaseTallies, Syscall, Tally};
 
@@ -88,6 +88,7 @@ pub(crate) fn request(window: Window) -> Request {
         selection: Selection::All,
         pin: true,
         cpu_time: false,
+        failures: Failures::All,
     }
 }
 

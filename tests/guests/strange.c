@@ -151,6 +151,39 @@ static int seccomp_part(void) {
     return 0;
 }
 
+// A filter that asks for a tracer there is none of: its calls are never made, in a child neither. The call is
+// one with an effect, and the data are any.
+static int asks_for_tracer_part(void) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getppid, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRACE),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRACE | 0xffff),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    int ends[2];
+    calls(3);
+    CHECK(pipe(ends) == 0);
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+    for (int i = 0; i < 4; i++)
+        CHECK(syscall(SYS_getppid) == -1 && errno == ENOSYS);
+    CHECK(syscall(SYS_close, ends[1]) == -1 && errno == ENOSYS);
+    CHECK(write(ends[1], "x", 1) == 1);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(syscall(SYS_getppid) == -1 && errno == ENOSYS);
+        syscall(SYS_exit_group, 0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    syscall(SYS_exit_group, 0);
+    return 1;
+}
+
 #ifdef __x86_64__
 static long by_int80(long number, long a, long b) {
     long result;
@@ -304,7 +337,7 @@ int main(int argc, char **argv) {
         {"seccomp", seccomp_part},   {"int80", int80_part},               {"unknown", unknown_part},
         {"ptrace", ptrace_part},     {"affinity", affinity_part},         {"daemon", daemon_part},
         {"linger", linger_part},     {"leader-exits", leader_exits_part}, {"clone3", clone3_part},
-        {"wait", wait_part},
+        {"wait", wait_part},         {"asks-for-tracer", asks_for_tracer_part},
     };
     for (size_t i = 0; argc == 2 && i < sizeof parts / sizeof *parts; i++)
         if (strcmp(argv[1], parts[i].name) == 0)

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use systally::engine::{
-    Availability, Capabilities, Engine, EngineError, EngineKind, Exit, Order, Outcome, Pipes, Program,
-    Request, Selection, Session, Window,
+    Availability, Capabilities, Engine, EngineError, EngineKind, Exit, Failures, Order, Outcome, Pipes,
+    Program, Request, Selection, Session, Window,
 };
 use systally::strategy::contract::Endpoint;
 use systally::units::Measured;
@@ -33,6 +33,7 @@ pub(crate) fn request() -> Request {
         selection: Selection::All,
         pin: false,
         cpu_time: false,
+        failures: Failures::All,
     }
 }
 
@@ -136,6 +137,7 @@ impl Session for PlainSession {
             windows: Vec::new(),
             cpu: Measured::NotMeasured("no engine".into()),
             tracees: 0,
+            left: Vec::new(),
             notes: Vec::new(),
         })
     }

@@ -12,12 +12,16 @@ use super::session::select;
 use super::tracer::{Tracer, TracerError};
 use crate::engine::{Attachment, EngineError, Finder, Outcome, Refusal, Request, Selection};
 use crate::proc::Root;
+use crate::proc::processes::{Standing, is_ending, name, standing};
 use crate::sys::process::PidFd;
 use crate::tally::PhaseTallies;
-use crate::units::{Measured, Nanos};
+use crate::units::{Measured, Nanos, escape};
 
 /// How often to look whether anything is left and whether to stop.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// How long to look for threads of a process that are not followed yet.
+const FOLLOW_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Followed processes. Dropping it ends the counting.
 pub(super) struct BpfAttachment {
@@ -27,6 +31,9 @@ pub(super) struct BpfAttachment {
     refused: Vec<Refusal>,
     selection: Selection,
     began: Instant,
+    /// Threads that were about to end when they were adopted. The kernel may have told of their ends before
+    /// that, and they are counted as alive for ever then.
+    doubtful: u64,
 }
 
 impl BpfAttachment {
@@ -40,6 +47,7 @@ impl BpfAttachment {
             refused: Vec::new(),
             selection: request.selection.clone(),
             began: Instant::now(),
+            doubtful: 0,
         };
         let mut tried = BTreeSet::new();
         loop {
@@ -48,6 +56,16 @@ impl BpfAttachment {
                 break;
             }
             for pid in new {
+                match standing(&attachment.root, pid) {
+                    Standing::Runs => {}
+                    Standing::Ended => continue,
+                    Standing::Kernel => {
+                        let name = escape(&name(&attachment.root, pid), 40);
+                        let (why, fix) = Refusal::of_kernel(&format!("{name} (pid {pid})"));
+                        attachment.refused.push(Refusal { pid, why, fix });
+                        continue;
+                    }
+                }
                 match attachment.follow(pid) {
                     Ok(true) => attachment.processes.push(pid),
                     Ok(false) => {}
@@ -66,14 +84,17 @@ impl BpfAttachment {
     }
 
     /// Follows the threads of a process, until all are that there are. Returns whether there was any.
-    fn follow(&self, pid: i32) -> Result<bool, Errno> {
-        // A list that is read while threads end may leave some out, so it has to be clean twice.
+    fn follow(&mut self, pid: i32) -> Result<bool, Errno> {
+        // A list that is read while threads end may leave some out, so it has to be clean twice. Where the
+        // kernel refuses new threads their memory again and again, it may never be.
         let (mut clean, mut any) = (0, false);
-        while clean < 2 {
+        let give_up = Instant::now() + FOLLOW_PATIENCE;
+        while clean < 2 && Instant::now() < give_up {
             clean += 1;
             for tid in self.threads(pid) {
                 let adopted = open(pid, tid).and_then(|thread| self.tracer.adopt(&thread));
                 match adopted {
+                    Ok(true) if is_ending(&self.root, pid, tid) => self.doubtful += 1,
                     Ok(true) => (any, clean) = (true, 0),
                     Ok(false) => any = true,
                     // It has ended.
@@ -88,6 +109,25 @@ impl BpfAttachment {
     fn threads(&self, pid: i32) -> Vec<i32> {
         let names = self.root.list(&format!("proc/{pid}/task")).unwrap_or_default();
         names.iter().filter_map(|name| name.parse().ok()).collect()
+    }
+
+    /// Whether all that is followed has ended.
+    fn is_over(&self) -> Result<bool, EngineError> {
+        let live = self.tracer.census().map_err(|error| engine_error(&error))?.live;
+        Ok(live == 0 || (live <= self.doubtful && !self.follows_any()))
+    }
+
+    /// Whether any task on this machine is followed and still alive. To be asked only when in doubt: it looks
+    /// at all of them.
+    fn follows_any(&self) -> bool {
+        let names = self.root.list("proc").unwrap_or_default();
+        let mut pids = names.iter().filter_map(|name| name.parse().ok());
+        pids.any(|pid| {
+            self.threads(pid).into_iter().any(|tid| {
+                !is_ending(&self.root, pid, tid)
+                    && open(pid, tid).is_ok_and(|thread| self.tracer.follows(&thread))
+            })
+        })
     }
 
     /// Adds what every task on this machine that is followed is in the middle of.
@@ -151,7 +191,7 @@ impl Attachment for BpfAttachment {
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let over = left.is_some_and(|left| left.is_zero()) || stop();
-            if over || self.tracer.census().map_err(|error| engine_error(&error))?.live == 0 {
+            if over || self.is_over()? {
                 return Ok(());
             }
             std::thread::sleep(left.map_or(LOOK_EVERY, |left| left.min(LOOK_EVERY)));
@@ -176,6 +216,7 @@ impl Attachment for BpfAttachment {
             windows: vec![Measured::Known(elapsed)],
             cpu: Measured::NotMeasured("the program was running before it was counted".to_owned()),
             tracees: self.tracer.census().map_err(failed)?.seen,
+            left: Vec::new(),
             notes: Vec::new(),
         })
     }

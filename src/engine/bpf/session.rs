@@ -125,6 +125,7 @@ impl BpfSession {
             tallies,
             cpu: Measured::Known(cpu),
             tracees: self.tracer.census().map_err(failed)?.seen,
+            left: Vec::new(),
             notes,
         })
     }

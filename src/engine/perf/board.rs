@@ -5,9 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use nix::errno::Errno as SysErrno;
 use nix::unistd::Pid;
 
-use super::calls::Chosen;
+use super::calls::{Chosen, may_say_again};
 use crate::engine::ptrace::Observer;
-use crate::engine::{EngineError, Window};
+use crate::engine::{EngineError, Failures, Window};
 use crate::sys::perf::{Counter, Whose};
 use crate::tally::{Errno, Phase, PhaseTallies, Syscall};
 
@@ -27,38 +27,48 @@ const OLD_FORKS: &[i64] = &[libc::SYS_fork, libc::SYS_vfork];
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_FORKS: &[i64] = &[];
 
-/// Calls that may end in EAGAIN, which moves with timing and is counted by itself. Every counter costs some
-/// 0.25 µs at each sleep of the program, so the others (poll, setsockopt, close …) go without.
-const MAY_SAY_AGAIN: [i64; 13] = [
-    libc::SYS_recvfrom,
-    libc::SYS_recvmsg,
-    libc::SYS_recvmmsg,
-    libc::SYS_read,
-    libc::SYS_readv,
-    libc::SYS_sendto,
-    libc::SYS_sendmsg,
-    libc::SYS_write,
-    libc::SYS_writev,
-    libc::SYS_accept,
-    libc::SYS_accept4,
-    libc::SYS_connect,
-    libc::SYS_futex,
-];
-
 /// Failures, restarts apart (include/linux/errno.h).
 const FAILED: &str = "ret < 0 && (ret > -512 || ret < -516)";
 
-/// The counters of one call in one program.
+/// What one call is counted by.
+#[derive(Debug, Clone, Copy)]
+struct Plan {
+    chosen: Chosen,
+    failed: bool,
+    again: bool,
+}
+
+impl Plan {
+    fn new(chosen: Chosen, failures: &Failures) -> Plan {
+        let (failed, again) = match failures {
+            Failures::Free => (false, false),
+            Failures::Again(calls) => (false, calls.contains(&chosen.call)),
+            Failures::All => (true, may_say_again(chosen.call)),
+        };
+        Plan {
+            chosen,
+            failed,
+            again,
+        }
+    }
+}
+
+/// The counters of one call in one program. What has none stays 0.
 #[derive(Debug)]
 struct Counters {
     call: Syscall,
     returns: Counter,
-    failed: Counter,
+    failed: Option<Counter>,
     again: Option<Counter>,
 }
 
 impl Counters {
-    fn open(chosen: Chosen, pid: i32) -> Result<Counters, SysErrno> {
+    fn open(plan: Plan, pid: i32) -> Result<Counters, SysErrno> {
+        let Plan {
+            chosen,
+            failed,
+            again,
+        } = plan;
         let counter = |filter: Option<&str>| {
             let counter = Counter::open(chosen.tracepoint, Whose::Program(pid))?;
             if let Some(filter) = filter {
@@ -71,19 +81,19 @@ impl Counters {
         Ok(Counters {
             call: chosen.call,
             returns: counter(is_fork.then_some("ret != 0"))?,
-            failed: counter(Some(FAILED))?,
-            again: MAY_SAY_AGAIN
-                .contains(&number)
+            failed: failed.then(|| counter(Some(FAILED))).transpose()?,
+            again: again
                 .then(|| counter(Some(&format!("ret == -{}", libc::EAGAIN))))
                 .transpose()?,
         })
     }
 
     fn read(&self) -> Result<Counts, SysErrno> {
+        let of = |counter: &Option<Counter>| counter.as_ref().map_or(Ok(0), Counter::read);
         Ok(Counts {
             returns: self.returns.read()?,
-            failed: self.failed.read()?,
-            again: self.again.as_ref().map_or(Ok(0), Counter::read)?,
+            failed: of(&self.failed)?,
+            again: of(&self.again)?,
         })
     }
 }
@@ -105,6 +115,7 @@ impl Lane {
             let call = self.tallies.phase(self.phase).of(counters.call);
             call.calls += now.returns - last.returns;
             let again = now.again - last.again;
+            // Without a counter of failures EAGAIN is all that is known of them.
             let other = (now.failed - last.failed).saturating_sub(again);
             for (errno, n) in [(Errno(libc::EAGAIN), again), (Errno::OTHER, other)] {
                 if n > 0 {
@@ -121,7 +132,7 @@ impl Lane {
 /// The counters of a session. Tracer threads add to it while programs run.
 #[derive(Debug)]
 pub(super) struct Board {
-    chosen: Vec<Chosen>,
+    plans: Vec<Plan>,
     first: Phase,
     lanes: Mutex<Vec<Option<Lane>>>,
     /// The first read that failed, after which there is no exact count.
@@ -130,14 +141,15 @@ pub(super) struct Board {
 
 impl Board {
     /// For so many programs.
-    pub(super) fn new(chosen: Vec<Chosen>, programs: usize, window: Window) -> Board {
+    pub(super) fn new(chosen: Vec<Chosen>, failures: &Failures, programs: usize, window: Window) -> Board {
         let first = match window {
             Window::Whole => Phase::Loop,
             Window::Markers => Phase::Startup,
         };
         let lanes = std::iter::repeat_with(|| None).take(programs).collect();
+        let plans = chosen.into_iter().map(|chosen| Plan::new(chosen, failures));
         Board {
-            chosen,
+            plans: plans.collect(),
             first,
             lanes: Mutex::new(lanes),
             failed: Mutex::new(None),
@@ -172,9 +184,9 @@ impl Board {
 impl Observer for Board {
     fn held(&self, program: usize, pid: Pid) -> Result<(), EngineError> {
         let opened: Result<Vec<Counters>, SysErrno> = self
-            .chosen
+            .plans
             .iter()
-            .map(|chosen| Counters::open(*chosen, pid.as_raw()))
+            .map(|plan| Counters::open(*plan, pid.as_raw()))
             .collect();
         let counters = opened.map_err(|source| EngineError::System {
             operation: "open the counters of the program (raise ulimit -n when it says EMFILE)",
@@ -192,6 +204,21 @@ impl Observer for Board {
             *place = Some(lane);
         }
         Ok(())
+    }
+
+    /// The tracepoint at its return has no number to know it by, so it is added here.
+    fn refused(&self, program: usize, call: Syscall) {
+        let Some(plan) = self.plans.iter().find(|plan| plan.chosen.call == call) else {
+            return;
+        };
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lane) = lanes.get_mut(program).and_then(Option::as_mut) {
+            let tally = lane.tallies.phase(lane.phase).of(call);
+            tally.calls += 1;
+            if plan.failed {
+                *tally.errors.entry(Errno::OTHER).or_default() += 1;
+            }
+        }
     }
 
     fn phase(&self, program: usize, phase: Phase) {

@@ -82,6 +82,30 @@ pub fn has_counter(call: Syscall) -> bool {
     call != Syscall::native(libc::SYS_rt_sigreturn)
 }
 
+/// Calls that may end in EAGAIN, which moves with timing and is counted by itself.
+const MAY_SAY_AGAIN: [i64; 13] = [
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_connect,
+    libc::SYS_futex,
+];
+
+/// Whether clients meet EAGAIN in this call. Others (poll, setsockopt, close …) go without a counter of it.
+pub fn may_say_again(call: Syscall) -> bool {
+    MAY_SAY_AGAIN
+        .iter()
+        .any(|number| call == Syscall::native(*number))
+}
+
 /// The calls of a selection, each tried.
 pub(super) fn choose(selection: &Selection) -> Result<Vec<Chosen>, CallsError> {
     let wanted = wanted(selection)?;

@@ -3,8 +3,11 @@
 //!
 //! A counter is a number in the kernel that is inherited by every descendant; there is no buffer of
 //! events, so nothing can be lost. Counters stand at the *return* of calls, where the result can be looked
-//! at: one for all returns, one for failures, and one for EAGAIN where a call may end so. Where a phase begins and ends is seen by the
-//! ptrace engine, which follows the programs and stops them at the two marker calls and nowhere else; at
+//! at: one for all returns, and, when failures are asked for ([`Failures`]), one for failures and one for
+//! EAGAIN where a call may end so. Each counter is taken off and put on a CPU with the program, so failures are
+//! not free. One counter of the failures of all calls would have to stand at `raw_syscalls:sys_exit`, which
+//! counts nothing for whoever may not count the kernel (perf_event_paranoid 2), and is run at every call.
+//! Where a phase begins and ends is seen by the ptrace engine, which follows the programs and stops them at the two marker calls and nowhere else; at
 //! these stops the counters are read, so phases are exact too (`board`).
 //!
 //! The numbers of the tracepoints are known from tracefs, which is for root, or from what `systally setup`
@@ -23,14 +26,14 @@ mod ids;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::calls::{MOST_CALLS, has_counter};
+pub use self::calls::{MOST_CALLS, has_counter, may_say_again};
 pub use self::ids::{CACHE, IdsError, keep};
 
 use self::board::Board;
 use super::ptrace::{Pace, launch_observed};
 use super::{
-    Availability, Capabilities, Engine, EngineError, EngineKind, Order, Outcome, Pipes, Program, Request,
-    Selection, Session,
+    Availability, Capabilities, Engine, EngineError, EngineKind, Failures, Order, Outcome, Pipes, Program,
+    Request, Selection, Session,
 };
 use crate::units::Measured;
 
@@ -55,6 +58,13 @@ impl Engine for Perf {
         }
     }
 
+    fn learns(&self, request: &Request) -> Capabilities {
+        Capabilities {
+            errors: request.failures != Failures::Free,
+            ..self.capabilities()
+        }
+    }
+
     fn availability(&self) -> Availability {
         availability::availability()
     }
@@ -65,17 +75,29 @@ impl Engine for Perf {
             .iter()
             .map(|chosen| chosen.call.name().into_owned())
             .collect();
-        let board = Arc::new(Board::new(chosen, programs.len(), request.window));
+        let board = Arc::new(Board::new(
+            chosen,
+            &request.failures,
+            programs.len(),
+            request.window,
+        ));
         // Nothing is stopped but the markers, so there is nothing to gain from keeping programs on one CPU.
         let follow = Request {
             window: request.window,
             selection: Selection::Only(Vec::new()),
             pin: false,
             cpu_time: false,
+            failures: Failures::Free,
         };
         let observer = Arc::clone(&board);
         let inner = launch_observed(programs, &follow, Pace::Detail, Some(observer))?;
-        Ok(Box::new(PerfSession { inner, board, names }))
+        let failures_untold = request.failures == Failures::Free;
+        Ok(Box::new(PerfSession {
+            inner,
+            board,
+            names,
+            failures_untold,
+        }))
     }
 }
 
@@ -84,6 +106,7 @@ struct PerfSession {
     inner: Box<dyn Session>,
     board: Arc<Board>,
     names: Vec<String>,
+    failures_untold: bool,
 }
 
 impl Session for PerfSession {
@@ -113,6 +136,13 @@ impl Session for PerfSession {
             "only these calls were counted: {}",
             self.names.join(", ")
         ));
+        if self.failures_untold {
+            outcome.notes.push(
+                "calls that failed are among them and were not told apart: --errors does, at the cost of one or two \
+                 more counters a call"
+                    .to_owned(),
+            );
+        }
         Ok(outcome)
     }
 }

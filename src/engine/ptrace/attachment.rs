@@ -111,6 +111,7 @@ impl Attachment for PtraceAttachment {
             windows: vec![Measured::Known(elapsed)],
             cpu: Measured::NotMeasured("the program was running before it was counted".to_owned()),
             tracees: 0,
+            left: Vec::new(),
             notes: Vec::new(),
         };
         let mut tallies = PhaseTallies::default();

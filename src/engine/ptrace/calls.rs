@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::Pace;
 use super::descriptors::Descriptors;
+use super::filter::OURS;
 use super::memory;
 use super::roles::Role;
 use super::state::{InCall, ProgramState, Tracee};
@@ -45,7 +46,10 @@ impl Tracing {
     /// A stop at the entry or the return of a call.
     pub(super) fn at_syscall(&mut self, stopped: Stopped, now: Instant) -> Result<(), EngineError> {
         match stopped.syscall() {
-            Ok(SyscallStop::Entry(entry) | SyscallStop::Seccomp(entry)) => self.enter(stopped, &entry, now),
+            Ok(SyscallStop::Seccomp(entry, data)) if data != OURS => self.refuse(stopped, &entry, now),
+            Ok(SyscallStop::Entry(entry) | SyscallStop::Seccomp(entry, _)) => {
+                self.enter(stopped, &entry, now)
+            }
             Ok(SyscallStop::Exit { result, failed }) => {
                 self.leave(&stopped, result, failed, now);
                 self.resume(stopped, 0)
@@ -58,6 +62,44 @@ impl Tracing {
                 source,
             }),
         }
+    }
+
+    /// The program's own filter has asked for a tracer, and for the program there is none: the kernel would
+    /// have let the call fail with ENOSYS. It is counted so where it is one of the chosen.
+    fn refuse(&mut self, stopped: Stopped, entry: &Entry, now: Instant) -> Result<(), EngineError> {
+        let tid = stopped.tid();
+        match stopped.refuse() {
+            Ok(true) => {}
+            Ok(false) => {
+                let name = self.name_of(tid);
+                self.notes.insert(format!(
+                    "{name} has a seccomp filter that asks for a tracer; its calls were made, where untraced they \
+                     fail with ENOSYS"
+                ));
+                return self.enter(stopped, entry, now);
+            }
+            Err(error) => return checked("let a call fail", tid, Err(error)),
+        }
+        let mut call = Syscall::from_audit(entry.arch, entry.number);
+        if call.abi == Abi::I386 {
+            call = call.inside_multiplexer(entry.args[0]);
+        }
+        let treatment = self.roles.of(call);
+        if let Some(tracee) = self.tracees.get_mut(&tid.as_raw()) {
+            let program = &self.programs[tracee.program];
+            if let Some(slot) = tracee.call.take().and_then(|earlier| earlier.slot) {
+                self.counts.slot(slot).never_returned();
+            }
+            if treatment.counted {
+                let slot = self.counts.enter(program.window.phase(), call);
+                let error = (self.job.pace == Pace::Detail).then_some(Errno(libc::ENOSYS));
+                self.counts.slot(slot).returned(error, Nanos(0), Nanos(0));
+            }
+            if let Some(observer) = &self.job.observer {
+                observer.refused(program.index, call);
+            }
+        }
+        checked("resume", tid, stopped.resume(Until::Event, 0).map(drop))
     }
 
     fn enter(&mut self, stopped: Stopped, entry: &Entry, now: Instant) -> Result<(), EngineError> {

@@ -23,6 +23,10 @@ const IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
 const IF_AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
 const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
 
+/// The data of every stop that is ours. A program's own filter may ask for a tracer too, with data of its
+/// own; nearly all such filters leave it 0 or put a number of their own there.
+pub(super) const OURS: u16 = 0x53ce;
+
 /// `BPF_MAXINSNS`.
 const LONGEST: usize = 4096;
 
@@ -165,7 +169,7 @@ fn returning(stop: bool) -> sock_filter {
     plain(
         RETURN,
         if stop {
-            libc::SECCOMP_RET_TRACE
+            libc::SECCOMP_RET_TRACE | u32::from(OURS)
         } else {
             libc::SECCOMP_RET_ALLOW
         },
@@ -197,7 +201,7 @@ mod tests {
                 JUMP => at += i.k as usize,
                 IF_EQUAL => at += usize::from(if loaded == i.k { i.jt } else { i.jf }),
                 IF_AT_LEAST => at += usize::from(if loaded >= i.k { i.jt } else { i.jf }),
-                RETURN => return i.k == libc::SECCOMP_RET_TRACE,
+                RETURN => return i.k == libc::SECCOMP_RET_TRACE | u32::from(OURS),
                 other => panic!("code {other}"),
             }
         }

@@ -219,50 +219,77 @@ impl Tracing {
     /// A parent that is killed while it forks never tells of its child, which would wait for ever. After
     /// an end, children that wait are therefore taken as descendants of the program that ended, unless
     /// the kernel still knows a parent that says otherwise.
-    fn adopt_orphans(&mut self, program: usize) -> Result<(), EngineError> {
+    fn adopt_orphans(&mut self, ended: usize) -> Result<(), EngineError> {
         let waiting: BTreeSet<i32> = self.early.keys().copied().collect();
         for child in waiting {
             let child = Pid::from_raw(child);
-            let parent = self
-                .parent_of(child)
-                .filter(|parent| self.tracees.contains_key(&parent.as_raw()));
-            if parent.is_some() {
-                // It lives and will tell.
-                continue;
+            // One that lives will tell.
+            if !self.parent_of(child).is_some_and(|parent| self.traces(parent)) {
+                self.adopt_waiting(child, ended)?;
             }
-            self.seen += 1;
-            self.adopt(
-                child,
-                None,
-                Shares {
-                    process: false,
-                    descriptors: false,
-                },
-            );
-            if let Some(tracee) = self.tracees.get_mut(&child.as_raw()) {
-                tracee.program = program;
-            }
-            self.release_early(child)?;
         }
         Ok(())
+    }
+
+    /// Takes in every child that still waits: as its parent's, or as one of the program whose process group it
+    /// is in. Should somebody tell of it yet, that is put right (`at_fork`).
+    pub(super) fn adopt_all_early(&mut self) -> Result<(), EngineError> {
+        let waiting: BTreeSet<i32> = self.early.keys().copied().collect();
+        for child in waiting {
+            let child = Pid::from_raw(child);
+            let parent = self.parent_of(child);
+            let of_parent = self.tracees.values().find(|tracee| Some(tracee.tgid) == parent);
+            let of_group = || {
+                let group = nix::unistd::getpgid(Some(child)).ok()?;
+                self.programs.iter().position(|program| program.root == group)
+            };
+            let program = of_parent.map(|tracee| tracee.program).or_else(of_group);
+            self.adopt_waiting(child, program.unwrap_or(0))?;
+        }
+        Ok(())
+    }
+
+    fn adopt_waiting(&mut self, child: Pid, program: usize) -> Result<(), EngineError> {
+        self.seen += 1;
+        let shares = Shares {
+            process: false,
+            descriptors: false,
+        };
+        self.adopt(child, None, shares);
+        // A thread is its process's.
+        let process = self.process_of(child);
+        if let Some(tracee) = self.tracees.get_mut(&child.as_raw()) {
+            tracee.program = program;
+            tracee.tgid = process.unwrap_or(child);
+        }
+        self.release_early(child)
+    }
+
+    /// Whether a process has a thread that is traced here.
+    fn traces(&self, process: Pid) -> bool {
+        self.tracees.contains_key(&process.as_raw())
+            || self.tracees.values().any(|tracee| tracee.tgid == process)
     }
 
     fn is_alive(&self, tid: Pid) -> bool {
         self.early.contains_key(&tid.as_raw()) || self.root.path(&format!("proc/{tid}")).exists()
     }
 
+    fn process_of(&self, tid: Pid) -> Option<Pid> {
+        self.status_field(tid, "Tgid:").map(Pid::from_raw)
+    }
+
     fn parent_of(&self, tid: Pid) -> Option<Pid> {
-        let status = self.root.read(&format!("proc/{tid}/status")).ok()?;
-        let field = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-            line.trim().parse::<i32>().ok()
-        };
         // A thread's maker is in its own process.
-        let tgid = field("Tgid:")?;
-        Some(Pid::from_raw(if tgid == tid.as_raw() {
-            field("PPid:")?
-        } else {
-            tgid
-        }))
+        match self.process_of(tid)? {
+            process if process != tid => Some(process),
+            _ => self.status_field(tid, "PPid:").map(Pid::from_raw),
+        }
+    }
+
+    fn status_field(&self, tid: Pid, name: &str) -> Option<i32> {
+        let status = self.root.read(&format!("proc/{tid}/status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().parse().ok()
     }
 }

@@ -47,7 +47,7 @@ use super::{
     Session,
 };
 use crate::proc::Root;
-use crate::tally::Phase;
+use crate::tally::{Phase, Syscall};
 
 /// The engine. See the module.
 #[derive(Debug, Clone, Copy, Default)]
@@ -101,6 +101,9 @@ pub(super) trait Observer: Send + Sync {
     fn held(&self, program: usize, pid: Pid) -> Result<(), EngineError>;
     /// A program has come to another phase.
     fn phase(&self, program: usize, phase: Phase);
+    /// A call was made to fail with ENOSYS, which its program's own filter had asked for: nobody sees it
+    /// return by its number.
+    fn refused(&self, program: usize, call: Syscall);
 }
 
 /// Starts programs under ptrace as [`Ptrace`] does, for an engine that counts by other means.
@@ -163,7 +166,7 @@ pub(super) fn launch_observed(
         .zip(pins)
         .map(|(programs, pin)| job(programs, pin))
         .collect();
-    let session = PtraceSession::launch(jobs, Arc::clone(&control), request.pin, notes)?;
+    let session = PtraceSession::launch(jobs, Arc::clone(&control), notes)?;
     Ok(Box::new(session))
 }
 

@@ -5,7 +5,9 @@ use nix::unistd::Pid;
 
 use super::attach::is_own_thread;
 use super::availability::{Rights, field};
+use crate::engine::Refusal;
 use crate::proc::Root;
+use crate::proc::processes::{Standing, standing};
 use crate::units::escape;
 
 /// What a thread that could not be seized is.
@@ -76,12 +78,11 @@ impl Target {
             })
             .unwrap_or_default();
         let own = nix::unistd::getuid().as_raw();
-        let stat = root.read(&format!("proc/{tid}/stat")).unwrap_or_default();
         Target {
             who: name_of(pid.as_raw()),
             tracer: tracer_of(&status).map(name_of),
             is_self: pid.as_raw() == std::process::id() as i32,
-            is_kernel: is_kernel_thread(&stat),
+            is_kernel: standing(root, tid.as_raw()) == Standing::Kernel,
             other_user: users.into_iter().take(3).find(|user| *user != own),
             yama_scope: root
                 .read("proc/sys/kernel/yama/ptrace_scope")
@@ -90,15 +91,6 @@ impl Target {
             may_trace_all: Rights::read(root).may_trace_all,
         }
     }
-}
-
-/// `PF_KTHREAD` among the flags, the seventh field after the name (`include/linux/sched.h`, proc(5)).
-fn is_kernel_thread(stat: &str) -> bool {
-    const PF_KTHREAD: u64 = 0x0020_0000;
-    stat.rsplit_once(')')
-        .and_then(|(_, rest)| rest.split_whitespace().nth(6))
-        .and_then(|flags| flags.parse::<u64>().ok())
-        .is_some_and(|flags| flags & PF_KTHREAD != 0)
 }
 
 /// Why a thread of a process may not be seized, and what would allow it.
@@ -121,10 +113,7 @@ fn explain(errno: Errno, found: &Target) -> (String, String) {
             format!("{who} is traced by {tracer} already, and a process has one tracer"),
             format!("end {tracer} first, or count with --engine bpf, which does not trace"),
         ),
-        Target { is_kernel: true, .. } => (
-            format!("{who} is a thread of the kernel, which makes no system calls"),
-            "name a process that runs a program".to_owned(),
-        ),
+        Target { is_kernel: true, .. } => Refusal::of_kernel(who),
         Target {
             yama_scope: Some(3), ..
         } => (
@@ -286,6 +275,5 @@ mod tests {
         assert_eq!(found.tracer.as_deref(), Some("gdb (pid 12)"));
         assert_eq!((found.other_user, found.yama_scope), (Some(own + 1), Some(1)));
         assert!(found.is_kernel && !found.may_trace_all && !found.who.contains('\u{1b}'));
-        assert!(!is_kernel_thread("9 (a) S 2 0 0 0 -1 4194304 0"));
     }
 }

@@ -19,8 +19,6 @@ pub(super) struct PtraceSession {
     pipes: Vec<Pipes>,
     workers: Workers<Vec<Started>>,
     control: Arc<Control>,
-    /// Whether the tracer threads decide where tracees run, and so have to look at them now and then.
-    pinned: bool,
     notes: BTreeSet<String>,
 }
 
@@ -29,7 +27,6 @@ impl PtraceSession {
     pub(super) fn launch(
         jobs: Vec<Job>,
         control: Arc<Control>,
-        pinned: bool,
         notes: BTreeSet<String>,
     ) -> Result<PtraceSession, EngineError> {
         let (workers, started) = Workers::start(jobs, Arc::clone(&control), End::Kill, Tracing::launch)?;
@@ -41,7 +38,6 @@ impl PtraceSession {
             pipes: Vec::new(),
             workers,
             control,
-            pinned,
             notes,
         };
         for program in programs {
@@ -85,9 +81,7 @@ impl Session for PtraceSession {
             }
             self.workers
                 .hear(left.map_or(LOOK_EVERY, |left| left.min(LOOK_EVERY)));
-            if self.pinned || self.workers.has_order() {
-                self.workers.ring();
-            }
+            self.workers.ring();
         }
         if !self.workers.all_ended() {
             return Err(broken(
@@ -133,6 +127,7 @@ fn outcome(found: Vec<Found>, mut notes: BTreeSet<String>) -> Outcome {
             "a program was killed before its CPU time could be read",
         ),
         tracees,
+        left: Vec::new(),
         notes: notes.into_iter().collect(),
     }
 }

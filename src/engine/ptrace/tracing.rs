@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
@@ -109,6 +109,8 @@ pub(super) struct Tracing {
     pub(super) crowd: Crowd,
     /// Children whose first stop came before their parent told of them.
     pub(super) early: FastMap<i32, (Stopped, Stop)>,
+    /// Since when there are such children.
+    pub(super) early_since: Option<Instant>,
     /// Children that had ended before their parent told of them.
     pub(super) early_ends: BTreeSet<i32>,
     pub(super) seen: u64,
@@ -129,6 +131,10 @@ pub(super) struct Tracing {
     pub(super) search: Search,
 }
 
+/// How long a new thread may wait to be told of. Its maker may have been killed meanwhile, and its own first stop
+/// may come after that end. To ask for its parent at every such stop would cost more than the fork.
+const MATERNITY: Duration = Duration::from_secs(1);
+
 /// Waits for which resource usage is asked for after a sign that a root process is about to end.
 pub(super) const NEAR_THE_END: u32 = 64;
 
@@ -144,6 +150,7 @@ impl Tracing {
             peers: Peers::default(),
             crowd: Crowd::new(Instant::now()),
             early: FastMap::default(),
+            early_since: None,
             early_ends: BTreeSet::new(),
             seen: 0,
             notes: BTreeSet::new(),
@@ -340,6 +347,12 @@ impl Tracing {
         if control.let_go.load(Ordering::Relaxed) {
             return self.let_go(now);
         }
+        if self.early.is_empty() {
+            self.early_since = None;
+        } else if self.early_since.is_some_and(|since| now > since + MATERNITY) {
+            self.early_since = None;
+            self.adopt_all_early()?;
+        }
         self.look_for_late_ones(now)
     }
 
@@ -353,6 +366,7 @@ impl Tracing {
         if !self.tracees.contains_key(&tid.as_raw()) {
             // Its parent has not told of it yet, and it cannot be counted before it is known whose it is.
             self.early.insert(tid.as_raw(), (stopped, stop));
+            self.early_since.get_or_insert(now);
             if self.killing {
                 let _ = kill(tid, Signal::SIGKILL);
             }

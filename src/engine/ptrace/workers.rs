@@ -146,11 +146,6 @@ impl<S> Workers<S> {
         }
     }
 
-    /// Whether there is an order that a waiting thread has to be woken for.
-    pub(super) fn has_order(&self) -> bool {
-        self.control.signal.load(Ordering::Relaxed) != 0
-    }
-
     /// Gives the last order and waits until it is carried out.
     pub(super) fn end(&mut self) {
         let order = match self.end {

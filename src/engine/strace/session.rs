@@ -13,6 +13,7 @@ use super::command::{find, under_strace};
 use super::log::{Begun, Log};
 use crate::engine::plain::{Orphans, PATIENCE, Plain};
 use crate::engine::{EngineError, EngineKind, Order, Outcome, Pipes, Program, Request, Session, start};
+use crate::folder::{self, Folder};
 use crate::sys::process::send_signal;
 use crate::sys::spawn::{StartError, Step};
 use crate::tally::PhaseTallies;
@@ -59,10 +60,16 @@ impl StraceSession {
         for program in &programs {
             start::check(program)?;
         }
-        let folder = tempfile::Builder::new()
-            .prefix("systally-strace-")
-            .tempdir()
-            .map_err(|error| start::system("make a folder for strace's logs", &error))?;
+        // Those of runs that were killed before their strace had opened its log.
+        folder::sweep();
+        let folder = Folder::create().map_err(|error| EngineError::Denied {
+            why: format!(
+                "there is no folder for strace's log in {}: {}",
+                error.path.display(),
+                error.source
+            ),
+            fix: "set TMPDIR to a folder that you can write to".to_owned(),
+        })?;
         let (sender, news) = channel();
         let mut keepers = Vec::with_capacity(programs.len());
         let mut logs = Vec::with_capacity(programs.len());
@@ -310,6 +317,7 @@ impl Session for StraceSession {
             windows,
             cpu: Measured::NotMeasured("strace begins in the process that becomes the program".to_owned()),
             tracees,
+            left: Vec::new(),
             notes,
         })
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -11,29 +11,11 @@ use toml::Spanned;
 
 use super::blocks::Variant;
 use super::{Amount, Article, Network, Part, PublishedCalls, Scenario, ServerSetup};
+use crate::place::{FileError, Place};
+use crate::plan::{DEFAULT_KEYS, DEFAULT_RUNS};
 use crate::strategy::contract::{KeyOrder, Op, PayloadKind, Serializer, Transport};
 use crate::strategy::is_name;
 use crate::units::escape;
-
-/// Keys when a part does not say how many.
-const DEFAULT_KEYS: u64 = 1_000;
-
-/// Rounds when a part does not say how many.
-const DEFAULT_RUNS: u32 = 5;
-
-/// Something wrong in a scenario file.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}:{line}:{column}: {message}", path.display())]
-pub struct FileError {
-    /// The file.
-    pub path: PathBuf,
-    /// Line, from 1.
-    pub line: usize,
-    /// Column in characters, from 1.
-    pub column: usize,
-    /// What is wrong there.
-    pub message: String,
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -137,16 +119,7 @@ struct Source<'a> {
 
 impl Source<'_> {
     fn error(&self, span: Option<Range<usize>>, message: impl Into<String>) -> FileError {
-        let before = span
-            .and_then(|span| self.text.get(..span.start))
-            .unwrap_or_default();
-        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-        FileError {
-            path: self.path.to_owned(),
-            line: before.matches('\n').count() + 1,
-            column: before[line_start..].chars().count() + 1,
-            message: message.into(),
-        }
+        Place::new(self.path, self.text, span).error(message)
     }
 
     fn at<T>(&self, spanned: &Spanned<T>, message: impl Into<String>) -> FileError {

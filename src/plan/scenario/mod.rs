@@ -7,6 +7,7 @@
 
 mod blocks;
 mod builtin;
+pub mod estimate;
 mod file;
 mod load;
 pub mod published;
@@ -16,12 +17,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::place::FileError;
 use crate::strategy::contract::{KeyOrder, Op, PayloadKind, Serializer, Transport};
 use crate::units::escape;
 
 pub use blocks::{Block, Variant};
 pub use builtin::{BUILT_IN, BuiltIn};
-pub use file::FileError;
 pub use load::{Terms, heaviest};
 pub use scale::{Scale, ScaleError};
 

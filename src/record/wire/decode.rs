@@ -286,6 +286,7 @@ fn finding(finding: WireFinding) -> Finding {
         code: Cow::Owned(finding.code),
         severity: finding.severity.into(),
         strategy: finding.strategy,
+        row: finding.row,
         evidence: finding.evidence,
         says: finding.says,
         try_next: finding.try_next,

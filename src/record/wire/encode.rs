@@ -272,6 +272,7 @@ fn finding(finding: &Finding) -> WireFinding {
         code: finding.code.clone().into_owned(),
         severity: finding.severity.into(),
         strategy: finding.strategy.clone(),
+        row: finding.row,
         evidence: finding.evidence.clone(),
         says: finding.says.clone(),
         try_next: finding.try_next.clone(),

@@ -8,17 +8,15 @@
 mod decode;
 mod encode;
 mod pairs;
-mod save;
 mod types;
 
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::files::{self, WriteError};
 use crate::record::Record;
 use crate::units::escape;
-
-pub use save::{check, save};
 
 /// The schema this build reads and writes.
 pub const SCHEMA: &str = "systally/1";
@@ -66,11 +64,12 @@ pub enum WireError {
     /// The record could not be turned into JSON.
     #[error("the record cannot be written as JSON: {0}")]
     Encode(String),
-    /// A file could not be read or written.
-    #[error("cannot {operation} {}: {source}", path.display())]
+    /// A file could not be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// A file could not be read.
+    #[error("cannot read {}: {source}", path.display())]
     Io {
-        /// `read` or `write`.
-        operation: &'static str,
         /// The file that the user named.
         path: PathBuf,
         /// What the system said.
@@ -133,7 +132,6 @@ pub fn from_json(text: &str) -> Result<Record, WireError> {
 pub fn load(path: &Path) -> Result<Record, WireError> {
     use std::io::Read;
     let io = |source| WireError::Io {
-        operation: "read",
         path: path.to_owned(),
         source,
     };
@@ -148,6 +146,14 @@ pub fn load(path: &Path) -> Result<Record, WireError> {
         path: path.to_owned(),
         source: Box::new(source),
     })
+}
+
+/// Writes the record to a file, as [`files::write`] does.
+///
+/// # Errors
+/// What writing says, with the path; the old file then stays.
+pub fn save(record: &Record, path: &Path) -> Result<(), WireError> {
+    Ok(files::write(path, &to_json(record)?)?)
 }
 
 /// The JSON Schema of `systally/1`.

@@ -319,15 +319,16 @@ fn finding() -> impl Strategy<Value = Finding> {
         vec(any::<bool>(), 0..2).prop_map(serde_json::Value::from),
     ];
     (
-        (text(), severity, option::of(text())),
+        (text(), severity, option::of(text()), option::of(0_usize..9)),
         btree_map(text(), evidence, 0..4),
         (text(), text(), vec(text(), 0..3)),
     )
         .prop_map(
-            |((code, severity, strategy), evidence, (says, try_next, not_the_cause))| Finding {
+            |((code, severity, strategy, row), evidence, (says, try_next, not_the_cause))| Finding {
                 code: Cow::Owned(code),
                 severity,
                 strategy,
+                row,
                 evidence,
                 says,
                 try_next,

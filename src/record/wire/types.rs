@@ -521,6 +521,9 @@ pub(super) struct WireFinding {
     pub(super) severity: WireSeverity,
     /// The strategy it is about; null for the whole run.
     pub(super) strategy: Option<String>,
+    /// The row it is about, by its place in `strategies`, from 0: several rows can have one name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) row: Option<usize>,
     /// The numbers it rests on.
     pub(super) evidence: BTreeMap<String, serde_json::Value>,
     /// The cause in one sentence.

@@ -1,5 +1,6 @@
 //! CPU time and context switches of both sides, per timed round.
 
+use crate::record::label::label;
 use crate::record::{Spent, StrategyResult};
 use crate::render::model::{Cell, Column, Group, Table};
 use crate::render::number::Style;
@@ -13,10 +14,7 @@ pub(super) fn table(rows: &[StrategyResult]) -> Option<Table> {
             continue;
         };
         let rounds = usage.rounds as f64;
-        let mut name = row.name.clone();
-        for (setting, value) in &row.experiment.settings {
-            name.push_str(&format!(" {setting}={value}"));
-        }
+        let name = label(row, rows);
         let printed = row
             .experiment
             .published

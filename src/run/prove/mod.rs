@@ -211,12 +211,14 @@ fn row_of<'a>(record: &'a Record, finding: &Finding) -> Option<&'a StrategyResul
     let rows = record
         .strategies
         .iter()
-        .filter(|row| row.status != Status::Skipped);
-    match finding.strategy.as_deref() {
-        Some(name) => rows
-            .filter(|row| row.name == name)
+        .enumerate()
+        .filter(|(_, row)| row.status != Status::Skipped);
+    match finding.strategy {
+        Some(_) => rows
+            .filter(|(place, row)| finding.is_about(*place, row))
+            .map(|(_, row)| row)
             .max_by_key(|row| (row.failure.is_some(), row.axes.clients)),
-        None => rows.max_by_key(|row| {
+        None => rows.map(|(_, row)| row).max_by_key(|row| {
             let tcp = row.axes.transport == "tcp";
             (tcp, row.name.contains("/connect/"), row.axes.clients)
         }),

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::place::{FileError, Place};
 use crate::strategy::client::Mode;
 use crate::strategy::contract::{Connect, Op, Store, Transport};
 use crate::strategy::is_name;
@@ -27,50 +28,6 @@ pub(in crate::strategy) struct Entry {
     pub(super) modes: Vec<Mode>,
     /// Where it is in its file, for messages.
     pub(in crate::strategy) place: Place,
-}
-
-/// A place in a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::strategy) struct Place {
-    path: PathBuf,
-    line: usize,
-    column: usize,
-}
-
-impl Place {
-    fn new(path: &Path, text: &str, span: Option<Range<usize>>) -> Place {
-        let before = span.and_then(|span| text.get(..span.start)).unwrap_or_default();
-        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-        Place {
-            path: path.to_owned(),
-            line: before.matches('\n').count() + 1,
-            column: before[line_start..].chars().count() + 1,
-        }
-    }
-
-    /// An error at this place.
-    pub(in crate::strategy) fn error(self, message: impl Into<String>) -> FileError {
-        FileError {
-            path: self.path,
-            line: self.line,
-            column: self.column,
-            message: message.into(),
-        }
-    }
-}
-
-/// Something wrong in a `clients.toml`.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}:{line}:{column}: {message}", path.display())]
-pub struct FileError {
-    /// The file.
-    pub path: PathBuf,
-    /// Line, from 1.
-    pub line: usize,
-    /// Column in characters, from 1.
-    pub column: usize,
-    /// What is wrong there.
-    pub message: String,
 }
 
 #[derive(Deserialize)]

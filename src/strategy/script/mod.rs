@@ -14,7 +14,6 @@ use tempfile::TempDir;
 use super::client::{Client, Mode, Presence};
 use super::contract::{Store, Transport};
 
-pub use file::FileError;
 pub use source::{ScriptSource, SourceError};
 
 pub(super) use file::{Entry, parse};

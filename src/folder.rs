@@ -1,5 +1,5 @@
-//! The private folder of a server that systally starts: mode 0700, named after its owner, removed when
-//! dropped, and swept by a later run when its owner was killed.
+//! A private folder, for the sockets and files of a server that systally starts and for the logs of strace:
+//! mode 0700, named after its owner, removed when dropped, and swept by a later run when its owner was killed.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,11 +8,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::fcntl::{Flock, FlockArg};
-use nix::unistd::{Pid, geteuid, getpid};
+use nix::unistd::{geteuid, getpid};
 
-use super::SUN_PATH_MAX;
-use super::error::ServerError;
 use crate::proc::Root;
+use crate::proc::processes::start_time;
+
+/// The longest path that fits into a socket address: `sun_path` less its NUL (unix(7)).
+pub(crate) const SUN_PATH_MAX: usize = 107;
 
 /// What the name of every private folder begins with; process id and start time of its owner follow.
 const PREFIX: &str = "systally-";
@@ -24,9 +26,19 @@ const LONGEST_FILE: usize = "/server.sock".len();
 /// A folder without a lock may belong to an owner that is just about to lock it.
 const UNLOCKED_AGE: Duration = Duration::from_secs(60);
 
+/// Why there is no private folder.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot make a private folder in {}: {source}; set TMPDIR to a folder that you can write to", path.display())]
+pub struct NoFolder {
+    /// Where it was tried last.
+    pub path: PathBuf,
+    /// What the kernel said.
+    pub source: io::Error,
+}
+
 /// A private folder.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(crate) struct Folder {
     path: PathBuf,
     /// Dropping it unlocks; `None` where the file system has no locks.
     _lock: Option<Flock<File>>,
@@ -35,15 +47,18 @@ pub(super) struct Folder {
 impl Folder {
     /// Makes one below the temporary folder (`TMPDIR`), or below `/tmp` when that path is too long for a
     /// UNIX socket or holds characters that a configuration file cannot.
-    pub(super) fn create() -> Result<Folder, ServerError> {
+    ///
+    /// # Errors
+    /// The last folder in which none could be made.
+    pub(crate) fn create() -> Result<Folder, NoFolder> {
         let mut failure = None;
         for base in bases() {
             match Folder::create_in(&base) {
                 Ok(folder) => return Ok(folder),
-                Err(source) => failure = Some(ServerError::Folder { path: base, source }),
+                Err(source) => failure = Some(NoFolder { path: base, source }),
             }
         }
-        Err(failure.unwrap_or_else(|| ServerError::Folder {
+        Err(failure.unwrap_or_else(|| NoFolder {
             path: std::env::temp_dir(),
             source: io::Error::from(io::ErrorKind::InvalidFilename),
         }))
@@ -51,7 +66,7 @@ impl Folder {
 
     fn create_in(base: &Path) -> io::Result<Folder> {
         let pid = getpid();
-        let start = start_time(&Root::live(), pid).unwrap_or(0);
+        let start = start_time(&Root::live(), pid.as_raw()).unwrap_or(0);
         // The last part only tells several servers of one owner apart; a folder that is there already,
         // whoever made it, is never used.
         for number in 0..1000 {
@@ -70,12 +85,12 @@ impl Folder {
     }
 
     /// Its path; valid UTF-8 without quotes, backslashes and control characters.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// A file in it, as text.
-    pub(super) fn file(&self, name: &str) -> String {
+    pub(crate) fn file(&self, name: &str) -> String {
         format!("{}/{name}", self.path.display())
     }
 }
@@ -109,7 +124,7 @@ fn usable(base: &Path) -> bool {
 
 /// Removes the folders of owners that were killed, this user's only. Whatever cannot be judged or removed
 /// stays.
-pub(super) fn sweep() {
+pub(crate) fn sweep() {
     for base in bases() {
         sweep_in(&base);
     }
@@ -164,15 +179,8 @@ impl Owner {
 
     /// Whether the process that made the folder lives: the same id, started at the same moment.
     fn is_alive(&self, root: &Root) -> bool {
-        start_time(root, Pid::from_raw(self.pid)) == Some(self.start)
+        start_time(root, self.pid) == Some(self.start)
     }
-}
-
-/// When a process started, in clock ticks since boot: field 22 of `/proc/PID/stat`. Its name, the second
-/// field, may hold anything, so fields are counted after the last parenthesis.
-fn start_time(root: &Root, pid: Pid) -> Option<u64> {
-    let stat = root.read(&format!("proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -244,21 +252,5 @@ mod tests {
             assert!(!usable(Path::new(bad)), "{bad}");
         }
         assert!(!usable(Path::new(&format!("/{}", "x".repeat(80)))));
-    }
-
-    #[test]
-    fn a_name_with_parentheses_does_not_hide_the_start() {
-        let tree = tempfile::tempdir().unwrap();
-        fs::create_dir_all(tree.path().join("proc/5")).unwrap();
-        let fields: Vec<String> = (3..=52).map(|n| n.to_string()).collect();
-        fs::write(
-            tree.path().join("proc/5/stat"),
-            format!("5 (a) b) c) {}", fields.join(" ")),
-        )
-        .unwrap();
-        assert_eq!(
-            start_time(&Root::recorded(tree.path()), Pid::from_raw(5)),
-            Some(22)
-        );
     }
 }
