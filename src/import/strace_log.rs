@@ -11,7 +11,7 @@ use std::rc::Rc;
 use super::facts::collect::{Call, Class, Collector};
 use super::model::{Imported, ImportedTable, TimeKind};
 use super::names::{NameId, Names};
-use super::strace_summary::{Flavour, TableParser, Took, complaint_note};
+use super::strace_summary::{Flavour, TableParser, Took, Parsed, command_line, complaint_note, summarise};
 use super::{Head, ImportError, ImportFormat, Importer, Map, Sniff, lines, nothing_of, text};
 use crate::foreign::strace::{self as scan, Event, Outcome, Prefix, Stamp};
 use crate::units;
@@ -52,6 +52,22 @@ impl Importer for StraceLog {
         session.read(input, None)?;
         session.finish()
     }
+}
+
+/// Takes the times from the table of the same run (`strace -C`); false when it is that of another.
+fn times_of(log: &mut ImportedTable, table: &ImportedTable) -> bool {
+    let same = table.rows.iter().all(|row| {
+        let of_log = log.rows.iter().find(|r| r.syscall == row.syscall && r.abi == row.abi);
+        of_log.is_some_and(|of_log| of_log.calls == row.calls)
+    });
+    if !same || table.rows.iter().all(|row| row.time.is_none()) {
+        return false;
+    }
+    for row in &mut log.rows {
+        let of_table = table.rows.iter().find(|r| r.syscall == row.syscall && r.abi == row.abi);
+        row.time = of_table.and_then(|r| r.time);
+    }
+    true
 }
 
 /// A call whose end is still to come.
@@ -115,6 +131,7 @@ pub(super) struct Session {
     cut_at_start: bool,
     last: Option<Last>,
     summary: Option<TableParser>,
+    wall_hint: Option<(bool, u64)>,
     imported: Option<Imported>,
     resumed_without_start: bool,
     attached: bool,
@@ -155,6 +172,11 @@ impl Session {
             if summary.line(&clean, line.number) != Took::Not || text::is_noise(&clean) {
                 return;
             }
+        } else if let Some(summary) = &mut self.summary {
+            let clean = text::unwrap_line(&plain);
+            if TableParser::goes_on(&clean) && summary.line(&clean, line.number) != Took::Not {
+                return;
+            }
         }
         if !line.ended {
             self.cut_at_end = true;
@@ -166,6 +188,11 @@ impl Session {
         let clean = text::unwrap_line(&plain);
         if clean.len() != plain.len() && self.whole_line(imported, &clean, line.number, line.ended) {
             return;
+        }
+        if self.wall_hint.is_none()
+            && let Some(wall) = command_line(&clean)
+        {
+            self.wall_hint = Some((wall, line.number));
         }
         if TableParser::is_heading(&clean, Flavour::Strace) {
             let mut summary = self
@@ -638,6 +665,25 @@ impl Session {
         }
     }
 
+    /// Tables with a few lines of a log beside them: an excerpt, or a log that was cut.
+    fn only_tables(self, from: &Imported, parsed: Parsed) -> Imported {
+        let mut imported = Imported::new(ImportFormat::StraceSummary);
+        imported.unknown_lines = from.unknown_lines.clone();
+        imported.notes.clone_from(&from.notes);
+        summarise(&mut imported, parsed, self.wall_hint);
+        let lines = self.names.total();
+        for row in self.names.into_rows().into_iter().filter(|row| !row.errnos.is_empty()) {
+            if imported.errors_from_log.len() < 512 {
+                imported.errors_from_log.insert(row.syscall, row.errnos);
+            }
+        }
+        imported.notes.push(format!(
+            "{lines} calls of a log stand beside the table; they are less than the table counts, and are not counted \
+             again"
+        ));
+        imported
+    }
+
     /// The whole run.
     ///
     /// # Errors
@@ -649,6 +695,16 @@ impl Session {
             .unwrap_or_else(|| Imported::new(ImportFormat::StraceLog));
         if self.names.total() == 0 && self.complaints == 0 {
             return Err(nothing_of(ImportFormat::StraceLog, &imported.unknown_lines));
+        }
+        let mut beside = None;
+        if let Some(mut summary) = self.summary.take() {
+            imported.unknown_lines.count += summary.take_lost();
+            let parsed = summary.finish();
+            let counted = units::total(parsed.tables.iter().map(ImportedTable::total_calls));
+            if counted > self.names.total() {
+                return Ok(self.only_tables(&imported, parsed));
+            }
+            beside = Some((parsed, counted));
         }
         for pending in std::mem::take(&mut self.pending).into_values() {
             if let Some(counts) = self.names.of(pending.id) {
@@ -681,18 +737,25 @@ impl Session {
             imported.ops_source = "commands in the payloads".to_owned();
         }
         imported.facts = Some(Box::new(facts));
-        imported.tables.push(ImportedTable {
+        let mut table = ImportedTable {
             label: "log".to_owned(),
             rows: self.names.into_rows(),
             stated: None,
-        });
-        if let Some(summary) = self.summary {
-            let counted = units::total(summary.finish().tables.iter().map(ImportedTable::total_calls));
+        };
+        if let Some((parsed, counted)) = beside {
             imported.notes.push(format!(
                 "the strace -c table in this file counts {counted} calls, the log has {total}; the rows here are the \
                  log's (strace before 7.1 leaves calls without a name out of its tables)"
             ));
+            if imported.time_kind == TimeKind::None
+                && let [of_run] = parsed.tables.as_slice()
+                && times_of(&mut table, of_run)
+            {
+                imported.time_kind = parsed.time_kind;
+                imported.time_source = "the table in the same file".to_owned();
+            }
         }
+        imported.tables.push(table);
         Ok(imported)
     }
 }
