@@ -321,7 +321,9 @@ fn unwrapped(mut input: Box<dyn Read>, from: Option<ImportFormat>) -> Result<Box
     let wrapping = wrapped::of(&head).filter(|kind| {
         let mut bare = Vec::new();
         // The numbers of lines pass for process ids, so they are looked for first.
-        wrapped::Unwrapped::new(&*head, *kind).read_to_end(&mut bare).is_ok()
+        wrapped::Unwrapped::new(&*head, *kind)
+            .read_to_end(&mut bare)
+            .is_ok()
             && (from.is_some() || sniff(&bare, true).is_some())
     });
     let input = io::Cursor::new(head).chain(input);
@@ -393,7 +395,9 @@ fn plain(input: Box<dyn Read>, from: Option<ImportFormat>) -> Result<Imported, I
 /// What an input is, by its first bytes.
 pub fn format_of(input: Box<dyn Read>) -> Option<ImportFormat> {
     let mut head = Vec::new();
-    let mut input = unwrapped(input::decompressed(input).ok()?.0, None).ok()?.take(64 << 10);
+    let mut input = unwrapped(input::decompressed(input).ok()?.0, None)
+        .ok()?
+        .take(64 << 10);
     input.read_to_end(&mut head).ok()?;
     let (_, importer) = sniff(&head, true)?;
     importer.map(Importer::format)

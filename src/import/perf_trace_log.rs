@@ -188,7 +188,8 @@ impl Importer for PerfTraceLog {
             let (id, began) = match started {
                 Some((id, began)) => (Some(id), began),
                 None => {
-                    returns += u64::from(parts.continued && Class::of(&text::name(parts.name)) == Class::Clone);
+                    returns +=
+                        u64::from(parts.continued && Class::of(&text::name(parts.name)) == Class::Clone);
                     let id = names.id(parts.name, None);
                     match id.and_then(|id| names.of(id)) {
                         Some(counts) => counts.calls += 1,

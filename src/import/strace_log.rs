@@ -9,11 +9,12 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use super::facts::collect::{Call, Class, Collector};
-use super::model::{Imported, ImportedTable, TimeKind};
+use super::model::{Imported, ImportedTable, Row, TimeKind};
 use super::names::{NameId, Names};
-use super::strace_summary::{Flavour, TableParser, Took, Parsed, command_line, complaint_note, summarise};
+use super::strace_summary::{Flavour, Parsed, TableParser, Took, command_line, complaint_note, summarise};
 use super::{Head, ImportError, ImportFormat, Importer, Map, Sniff, lines, nothing_of, text};
 use crate::foreign::strace::{self as scan, Event, Outcome, Prefix, Stamp};
+use crate::tally::{Abi, Syscall};
 use crate::units;
 
 /// Bytes of the first half of a call that are kept for the second.
@@ -54,17 +55,35 @@ impl Importer for StraceLog {
     }
 }
 
+/// Whether a name is a system call's, in any table, or one that strace gives to a number.
+fn is_known(name: &str) -> bool {
+    let number = |rest: &str| rest.starts_with("0x") || rest.bytes().all(|b| b.is_ascii_digit());
+    name.strip_prefix("syscall_")
+        .or_else(|| name.strip_prefix("SYS_"))
+        .is_some_and(number)
+        || matches!(name, "?" | "_exit" | "stat64" | "fstat64" | "lstat64")
+        || [Abi::X86_64, Abi::Aarch64, Abi::I386, Abi::Arm]
+            .iter()
+            .any(|abi| Syscall::by_name(*abi, name).is_some())
+}
+
 /// Takes the times from the table of the same run (`strace -C`); false when it is that of another.
 fn times_of(log: &mut ImportedTable, table: &ImportedTable) -> bool {
     let same = table.rows.iter().all(|row| {
-        let of_log = log.rows.iter().find(|r| r.syscall == row.syscall && r.abi == row.abi);
+        let of_log = log
+            .rows
+            .iter()
+            .find(|r| r.syscall == row.syscall && r.abi == row.abi);
         of_log.is_some_and(|of_log| of_log.calls == row.calls)
     });
     if !same || table.rows.iter().all(|row| row.time.is_none()) {
         return false;
     }
     for row in &mut log.rows {
-        let of_table = table.rows.iter().find(|r| r.syscall == row.syscall && r.abi == row.abi);
+        let of_table = table
+            .rows
+            .iter()
+            .find(|r| r.syscall == row.syscall && r.abi == row.abi);
         row.time = of_table.and_then(|r| r.time);
     }
     true
@@ -181,14 +200,17 @@ impl Session {
         if !line.ended {
             self.cut_at_end = true;
         }
-        if self.whole_line(imported, &plain, line.number, line.ended) {
+        let first = !std::mem::replace(&mut self.begun, true);
+        let last = self.last.take();
+        if self.whole_line(imported, &plain, line.number, line.ended, last) {
             return;
         }
         // Mail quotes and HTML only when nothing else fits: `>` begins stack lines, too.
         let clean = text::unwrap_line(&plain);
-        if clean.len() != plain.len() && self.whole_line(imported, &clean, line.number, line.ended) {
+        if clean.len() != plain.len() && self.whole_line(imported, &clean, line.number, line.ended, last) {
             return;
         }
+        self.cut_at_start |= first && scan::has_result(&clean);
         if self.wall_hint.is_none()
             && let Some(wall) = command_line(&clean)
         {
@@ -207,7 +229,14 @@ impl Session {
     }
 
     /// Takes a line when it is one of the log's.
-    fn whole_line(&mut self, imported: &mut Imported, line: &[u8], number: u64, ended: bool) -> bool {
+    fn whole_line(
+        &mut self,
+        imported: &mut Imported,
+        line: &[u8],
+        number: u64,
+        ended: bool,
+        last: Option<Last>,
+    ) -> bool {
         if let Some(at) = scan::inner_notice(line) {
             self.attached = true;
             if at == 0 {
@@ -231,8 +260,6 @@ impl Session {
                 _ => self.end_broken(imported, false),
             }
         }
-        let first = !std::mem::replace(&mut self.begun, true);
-        let last = self.last.take();
         match event {
             Event::Broken(_) if ended => {
                 self.begin_broken(imported, prefix, body, number);
@@ -243,7 +270,7 @@ impl Session {
                 imported.cut("the log ends in the middle of a line");
                 true
             }
-            Event::Unknown => self.remainder(imported, line, last, first, ended),
+            Event::Unknown => self.remainder(imported, line, last, ended),
             event => {
                 if !ended && is_cut(&event, self.names.timed()) {
                     imported.cut("the log ends in the middle of a line");
@@ -255,19 +282,12 @@ impl Session {
     }
 
     /// A line that is the rest of the one before it, or of one that is not there.
-    fn remainder(
-        &mut self,
-        imported: &mut Imported,
-        line: &[u8],
-        last: Option<Last>,
-        first: bool,
-        ended: bool,
-    ) -> bool {
-        if first && scan::has_result(line) {
-            self.cut_at_start = true;
-            return false;
-        }
-        if !ended && ["[pid", "<...", "--- SIG", "+++ "].iter().any(|s| line.starts_with(s.as_bytes())) {
+    fn remainder(&mut self, imported: &mut Imported, line: &[u8], last: Option<Last>, ended: bool) -> bool {
+        if !ended
+            && ["[pid", "<...", "--- SIG", "+++ "]
+                .iter()
+                .any(|s| line.starts_with(s.as_bytes()))
+        {
             imported.cut("the log ends in the middle of a line");
             return false;
         }
@@ -284,7 +304,15 @@ impl Session {
                     return false;
                 };
                 if let Some(pending) = self.pending.remove(&pid) {
-                    self.end(pid, pending.id, args, outcome, pending.at, outcome.took, pending.line);
+                    self.end(
+                        pid,
+                        pending.id,
+                        args,
+                        outcome,
+                        pending.at,
+                        outcome.took,
+                        pending.line,
+                    );
                 }
                 true
             }
@@ -620,7 +648,10 @@ impl Session {
             && self.main.is_none()
             && !self.pending.contains_key(&pid)
             && let Some(pending) = self.pending.get(&0)
-            && self.names.of(pending.id).is_some_and(|c| c.name.as_bytes() == name)
+            && self
+                .names
+                .of(pending.id)
+                .is_some_and(|c| c.name.as_bytes() == name)
         {
             self.main = Some(pid);
             pid = 0;
@@ -672,7 +703,12 @@ impl Session {
         imported.notes.clone_from(&from.notes);
         summarise(&mut imported, parsed, self.wall_hint);
         let lines = self.names.total();
-        for row in self.names.into_rows().into_iter().filter(|row| !row.errnos.is_empty()) {
+        for row in self
+            .names
+            .into_rows()
+            .into_iter()
+            .filter(|row| !row.errnos.is_empty())
+        {
             if imported.errors_from_log.len() < 512 {
                 imported.errors_from_log.insert(row.syscall, row.errnos);
             }
@@ -742,6 +778,16 @@ impl Session {
             rows: self.names.into_rows(),
             stated: None,
         };
+        // ltrace writes its lines the same way.
+        let foreign = |row: &&Row| !is_known(&row.syscall);
+        let foreign = units::total(table.rows.iter().filter(foreign).map(Row::calls));
+        if foreign > total / 2 {
+            imported.notes.push(
+                "most names here are no system calls of Linux: this may be a log of library calls (ltrace), which are \
+                 not system calls"
+                    .to_owned(),
+            );
+        }
         if let Some((parsed, counted)) = beside {
             imported.notes.push(format!(
                 "the strace -c table in this file counts {counted} calls, the log has {total}; the rows here are the \

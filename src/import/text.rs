@@ -171,7 +171,8 @@ fn strip_html(line: &[u8]) -> Cow<'_, [u8]> {
         out.extend_from_slice(&rest[..at]);
         rest = &rest[at..];
         // [pid 7<tr>] is a process.
-        let named = |length: usize| rest.get(length) == Some(&b']') && out.last().is_some_and(u8::is_ascii_digit);
+        let named =
+            |length: usize| rest.get(length) == Some(&b']') && out.last().is_some_and(u8::is_ascii_digit);
         if let Some(length) = tag_at(rest).filter(|length| !named(*length)) {
             // Cells of a table must not run together.
             if rest[1..].to_ascii_lowercase().starts_with(b"t")

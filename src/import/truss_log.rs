@@ -92,8 +92,7 @@ fn parts(line: &[u8]) -> Option<Parts<'_>> {
                 let result = text::trim(after);
                 let is_result = result.is_empty()
                     || after.starts_with(b"\t")
-                    || after.starts_with(b" ")
-                        && RESULTS.iter().any(|p| result.starts_with(p.as_bytes()));
+                    || after.starts_with(b" ") && RESULTS.iter().any(|p| result.starts_with(p.as_bytes()));
                 if is_result {
                     end = Some(i);
                     break;
@@ -163,7 +162,9 @@ fn parts(line: &[u8]) -> Option<Parts<'_>> {
 fn is_straces(line: &[u8]) -> bool {
     let (_, body) = crate::foreign::strace::prefix(line);
     match crate::foreign::strace::event(body) {
-        Event::Call(_, _, outcome) => outcome.errno.is_some() || outcome.ret.is_none() || outcome.took.is_some(),
+        Event::Call(_, _, outcome) => {
+            outcome.errno.is_some() || outcome.ret.is_none() || outcome.took.is_some()
+        }
         Event::Unknown | Event::Broken(_) => false,
         _ => true,
     }

@@ -67,7 +67,9 @@ pub(super) fn of(head: &[u8]) -> Option<Wrapping> {
 fn is_html(head: &[u8]) -> bool {
     let start = head.trim_ascii_start();
     let tag = start.first() == Some(&b'<')
-        && start.get(1).is_some_and(|b| b.is_ascii_alphabetic() || *b == b'!')
+        && start
+            .get(1)
+            .is_some_and(|b| b.is_ascii_alphabetic() || *b == b'!')
         && start.iter().take(200).any(|b| *b == b'>');
     let finder = |mark: &str| memchr::memmem::find(head, mark.as_bytes()).is_some();
     tag || finder("&lt;unfinished ...") || finder("&lt;... ")
@@ -79,7 +81,10 @@ fn number_of(line: &[u8]) -> Option<(u64, u8, usize)> {
     let digits = line[spaces..].iter().take_while(|b| b.is_ascii_digit()).count();
     let value = number::uint(&line[spaces..spaces + digits]).filter(|_| digits > 0 && digits < 9)?;
     let mut end = spaces + digits;
-    let gap = line[end..].iter().take_while(|b| matches!(b, b' ' | b'\t')).count();
+    let gap = line[end..]
+        .iter()
+        .take_while(|b| matches!(b, b' ' | b'\t'))
+        .count();
     match line.get(end + gap) {
         Some(mark @ (b':' | b'|')) => Some((value, *mark, end + gap + 1)),
         Some(mark @ (b'.' | b')')) if matches!(line.get(end + gap + 1), Some(b' ' | b'\t') | None) => {
@@ -403,7 +408,10 @@ mod tests {
             unwrapped("<p>a &lt;0.1&gt;<br />b<br>\nc</p>"),
             "<p>a <0.1>\nb\nc\n"
         );
-        assert_eq!(unwrapped("<pre>x &unknown; <b>y</pre>"), "<pre>x &unknown; <b>y</pre>");
+        assert_eq!(
+            unwrapped("<pre>x &unknown; <b>y</pre>"),
+            "<pre>x &unknown; <b>y</pre>"
+        );
         let long = format!("<pre>{}\n", "<".repeat(100_000));
         assert_eq!(unwrapped(&long), long);
     }

@@ -130,8 +130,10 @@ fn named(part: &[u8]) -> Option<String> {
 
 fn is_call(name: &str) -> bool {
     // What kernels call them inside, and other ABIs have.
-    matches!(name, "newstat" | "newlstat" | "newfstat" | "newuname" | "sendfile64")
-        || name.starts_with("syscall_")
+    matches!(
+        name,
+        "newstat" | "newlstat" | "newfstat" | "newuname" | "sendfile64"
+    ) || name.starts_with("syscall_")
         || [Abi::X86_64, Abi::Aarch64, Abi::I386]
             .iter()
             .any(|abi| Syscall::by_name(*abi, name).is_some())

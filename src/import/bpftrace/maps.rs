@@ -63,12 +63,18 @@ impl Printed {
     }
 
     fn value(&self, key: &[u8]) -> Option<Value> {
-        let from = if self.is_running() { &self.before } else { &self.sum };
+        let from = if self.is_running() {
+            &self.before
+        } else {
+            &self.sum
+        };
         from.get(key).copied()
     }
 
     fn entries(&self) -> impl Iterator<Item = (&[u8], Value)> {
-        self.order.iter().filter_map(|key| Some((&**key, self.value(key)?)))
+        self.order
+            .iter()
+            .filter_map(|key| Some((&**key, self.value(key)?)))
     }
 }
 
@@ -95,7 +101,9 @@ fn meaning(map: &[u8]) -> Meaning {
         Meaning::Errors
     } else if has(&["byte", "size", "avg", "average", "min", "max"])
         || begins(&["start", "begin", "entry", "enter"])
-        || is(&["s", "t", "ts", "t0", "av", "mx", "mn", "tid", "pid", "nr", "id", "args"])
+        || is(&[
+            "s", "t", "ts", "t0", "av", "mx", "mn", "tid", "pid", "nr", "id", "args",
+        ])
     {
         Meaning::Other
     } else if ends(&["_ns", "nsecs", "nanos"]) || is(&["ns"]) || has(&["time", "lat", "dur", "total_ns"]) {
@@ -263,10 +271,9 @@ impl Maps {
         }
         // Statistics and histograms of times tell how often, too; a sum does not, unless it is all there is.
         let plain = |name: &&[u8]| {
-            self.maps.get(*name).is_some_and(|map| {
-                map.entries()
-                    .all(|(_, value)| matches!(value, Value::Plain(_)))
-            })
+            self.maps
+                .get(*name)
+                .is_some_and(|map| map.entries().all(|(_, value)| matches!(value, Value::Plain(_))))
         };
         let of_times = by_call().filter(|name| matches!(meaning(name), Meaning::Time(_)) && !plain(name));
         let first = of_times.chain(by_call()).next();
@@ -321,7 +328,10 @@ impl Maps {
         imported: &mut Imported,
     ) {
         for (name, map) in &self.maps {
-            let Some(shape) = shapes.get(&**name).filter(|s| s.call.is_some() && &**name != counted) else {
+            let Some(shape) = shapes
+                .get(&**name)
+                .filter(|s| s.call.is_some() && &**name != counted)
+            else {
                 continue;
             };
             let other = self.table(b"", map, shape, &mut Imported::new(imported.format));
@@ -436,7 +446,8 @@ impl Maps {
                     shown(name),
                     map.prints
                 ));
-            } else if map.prints > 1 && map.sum.len() < map.order.len().saturating_mul(2) && map.compared > 0 {
+            } else if map.prints > 1 && map.sum.len() < map.order.len().saturating_mul(2) && map.compared > 0
+            {
                 imported.notes.push(format!(
                     "{} was printed {} times: these are intervals of one run and are added up",
                     shown(name),
@@ -463,7 +474,10 @@ impl Maps {
             .filter(|name| {
                 let unread = matches!(meaning(name), Meaning::Other | Meaning::Unsaid)
                     && !counting.contains(&&***name);
-                unread && shapes.get(&***name).is_some_and(|s| s.call.is_some() || s.process.is_some())
+                unread
+                    && shapes
+                        .get(&***name)
+                        .is_some_and(|s| s.call.is_some() || s.process.is_some())
             })
             .filter(|_| !counting.is_empty())
             .map(|name| shown(name))

@@ -157,10 +157,7 @@ mod tests {
             let table = &imported.tables[0];
             assert_eq!(table.row("sendto").map(|r| r.calls()), Some(3), "{text}");
             assert_eq!(table.row("recvfrom").map(|r| r.calls()), Some(1), "{text}");
-            assert_eq!(
-                imported.notes.iter().any(|n| n.contains("several parts")),
-                parts
-            );
+            assert_eq!(imported.notes.iter().any(|n| n.contains("several parts")), parts);
         }
     }
 
@@ -180,7 +177,8 @@ mod tests {
 
     #[test]
     fn statistics_and_histograms_tell_how_often() {
-        let imported = import("@us[7]: count 50, average 2, total 120\n@s[16861]: 1189928947527\n@n[16861]: 231\n");
+        let imported =
+            import("@us[7]: count 50, average 2, total 120\n@s[16861]: 1189928947527\n@n[16861]: 231\n");
         let row = &imported.tables[0].rows[0];
         assert_eq!(
             (&*row.syscall, row.calls(), row.time),
@@ -212,8 +210,7 @@ mod tests {
         let cleared = import("10:00:01\n@[0]: 4\n@[3]: 9\n10:00:02\n@[3]: 5\n10:00:03\n@[0]: 8\n");
         assert_eq!(cleared.tables[0].row("read").map(|r| r.calls()), Some(12));
         assert_eq!(cleared.tables[0].row("close").map(|r| r.calls()), Some(14));
-        let running =
-            import("@[0]: 4\n@[3]: 9\n\n@[0]: 5\n@[3]: 9\n\n@[0]: 5\n@[3]: 10\n@[1]: 20\n");
+        let running = import("@[0]: 4\n@[3]: 9\n\n@[0]: 5\n@[3]: 9\n\n@[0]: 5\n@[3]: 10\n@[1]: 20\n");
         assert_eq!(running.tables[0].row("read").map(|r| r.calls()), Some(5));
         assert_eq!(running.tables[0].row("close").map(|r| r.calls()), Some(10));
         assert!(running.notes.iter().any(|n| n.contains("running totals")));

@@ -309,8 +309,14 @@ mod tests {
              \x20     400 total\n",
         );
         let table = &imported.tables[0];
-        assert_eq!(table.row("recvfrom").map(|r| (r.calls, r.errors)), Some((None, Some(400))));
-        assert_eq!(table.row("sendto").map(|r| (r.calls, r.errors)), Some((None, Some(0))));
+        assert_eq!(
+            table.row("recvfrom").map(|r| (r.calls, r.errors)),
+            Some((None, Some(400)))
+        );
+        assert_eq!(
+            table.row("sendto").map(|r| (r.calls, r.errors)),
+            Some((None, Some(0)))
+        );
         assert!(!imported.incomplete);
     }
 
