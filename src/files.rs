@@ -8,14 +8,21 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::units::escape;
+
 /// How long a named pipe may be without a reader when it is to be written to.
 const READER_PATIENCE: Duration = Duration::from_secs(3);
 /// How often to look whether a reader has come.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// How much of a path is shown: all of any sensible one, and what went wrong with the others stays in sight.
+const SHOWN: usize = 1_000;
+/// The longest name whose temporary file can still be told by it; a name has 255 bytes at most.
+const LONGEST_PREFIX: usize = 200;
+
 /// Why a file cannot be written. Displays as operation, path, cause and next step.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot write {}: {source}{}", path.display(), next_step(source))]
+#[error("cannot write {}: {source}{}", escape(&path.display().to_string(), SHOWN), next_step(source))]
 pub struct WriteError {
     /// The file that the user named.
     pub path: PathBuf,
@@ -62,6 +69,8 @@ pub fn check(path: &Path) -> Result<(), WriteError> {
         Ok(found) if found.is_dir() => Err(io::Error::from_raw_os_error(libc::EISDIR)),
         Ok(found) if found.file_type().is_socket() => Err(io::Error::from_raw_os_error(libc::ENXIO)),
         Ok(_) if !is_replaced(path) => Ok(()),
+        // A name that no file can have, a folder that may not be entered.
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
         Ok(_) | Err(_) => tempfile::tempfile_in(folder(&target))
             .map(drop)
             .map_err(|e| unnamed(&e)),
@@ -93,7 +102,10 @@ fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let existing = std::fs::metadata(&target).ok();
     let mut prefix = OsString::from(".");
-    prefix.push(target.file_name().unwrap_or_default());
+    match target.file_name() {
+        Some(name) if name.len() <= LONGEST_PREFIX => prefix.push(name),
+        Some(_) | None => prefix.push("systally"),
+    }
     let mut temporary = tempfile::Builder::new()
         .prefix(&prefix)
         .suffix(".new")
@@ -208,6 +220,25 @@ mod tests {
                 "{said}"
             );
             assert!(!said.contains("at path"), "{said}");
+        }
+    }
+
+    #[test]
+    fn names_may_be_as_long_as_the_system_allows() {
+        let folder = tempfile::tempdir().unwrap();
+        let longest = folder.path().join("x".repeat(255));
+        check(&longest).unwrap();
+        write(&longest, "new").unwrap();
+        assert_eq!(std::fs::read_to_string(&longest).unwrap(), "new");
+        for length in [256, 70_000] {
+            let said = check(&folder.path().join("x".repeat(length)))
+                .unwrap_err()
+                .to_string();
+            assert!(
+                said.ends_with(&format!("(os error {})", libc::ENAMETOOLONG)),
+                "{said}"
+            );
+            assert!(said.len() < 1_200);
         }
     }
 

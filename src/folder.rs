@@ -10,8 +10,8 @@ use std::time::Duration;
 use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::{geteuid, getpid};
 
-use crate::proc::Root;
 use crate::proc::processes::start_time;
+use crate::proc::{Root, own};
 
 /// The longest path that fits into a socket address: `sun_path` less its NUL (unix(7)).
 pub(crate) const SUN_PATH_MAX: usize = 107;
@@ -28,12 +28,21 @@ const UNLOCKED_AGE: Duration = Duration::from_secs(60);
 
 /// Why there is no private folder.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot make a private folder in {}: {source}; set TMPDIR to a folder that you can write to", path.display())]
+#[error("cannot make a private folder in {}: {source}{}", path.display(), other_folder(source))]
 pub struct NoFolder {
     /// Where it was tried last.
     pub path: PathBuf,
     /// What the kernel said.
     pub source: io::Error,
+}
+
+/// Another folder does not help against a limit on open files.
+fn other_folder(source: &io::Error) -> &'static str {
+    if own::errno_of(source).and_then(own::of).is_some() {
+        ""
+    } else {
+        "; set TMPDIR to a folder that you can write to"
+    }
 }
 
 /// A private folder.
@@ -73,7 +82,9 @@ impl Folder {
             let path = base.join(format!("{PREFIX}{pid}-{start}-{number}"));
             match fs::DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => {
-                    let file = File::create_new(path.join(LOCK))?;
+                    let file = File::create_new(path.join(LOCK)).inspect_err(|_| {
+                        let _ = fs::remove_dir(&path);
+                    })?;
                     let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).ok();
                     return Ok(Folder { path, _lock: lock });
                 }

@@ -197,6 +197,29 @@ fn fails_within(limit: &str, text: &str, kind: FailureKind, code: &str, words: &
     assert!(!finding(&record, code).try_next.is_empty());
 }
 
+/// A worker that starts a daemon in its timed round does not leave it behind, and one that nobody is to end stays.
+#[test]
+fn a_daemon_of_a_worker_ends_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("pids");
+    let daemon = format!(
+        "(setsid sh -c 'echo $$ >> {list}; exec sleep 600' >/dev/null 2>&1 </dev/null &) ; \
+         while [ ! -s {list} ]; do sleep 0.01; done; ",
+        list = list.display()
+    );
+    let mut bystander = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    script(&format!("{daemon}{READY} exit 0"), &["--timeout", "30s"]);
+    let pids = std::fs::read_to_string(&list).unwrap();
+    assert!(pids.lines().count() >= 1);
+    for pid in pids.lines() {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
+    }
+    assert!(bystander.try_wait().unwrap().is_none());
+    bystander.kill().unwrap();
+    bystander.wait().unwrap();
+}
+
 #[test]
 fn a_program_that_is_no_worker_is_a_row_that_says_what_it_did() {
     let said = FailureKind::Said;

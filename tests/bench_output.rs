@@ -209,7 +209,7 @@ fn measured(record: &Record) -> bool {
 
 #[test]
 fn a_run_that_is_interrupted_keeps_what_it_measured() {
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
         let running = under_way(false);
         let path = running.path("run.json");
         running.signal(signal);

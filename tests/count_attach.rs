@@ -620,7 +620,7 @@ fn ctrl_c_and_the_time_end_the_count_and_not_the_program() {
         said.contains(&format!("(pid {pid}), by ptrace, for 200 ms")),
         "{said}"
     );
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
         let (mut child, mut lines) = counting_now(&["--pid", &pid]);
         kill(Pid::from_raw(child.id() as i32), signal).unwrap();
         let mut table = String::new();
@@ -813,6 +813,7 @@ fn wrong_usage_is_code_2() {
         (&["-p", &own, "--engine", "bpf", "--peers"], "--engine ptrace"),
         (&["--name", "systally-no-such-name"], "no process to attach to"),
         (&["--name", "[z-a]"], "brackets"),
+        (&["--name", ""], "no process has an empty name"),
         (&["--cgroup", "/systally/none"], "--cgroup /systally/none"),
         (&["-p", &own, "--server", "http://x"], "cannot begin with"),
         (

@@ -165,6 +165,40 @@ fn wrong_usage_is_code_2_and_names_the_nearest_call() {
     }
 }
 
+/// Failures that cost a counter of their own are counted when that is asked for, and never shown as none.
+#[test]
+fn failures_are_not_shown_as_none_where_they_were_not_counted() {
+    let output = run(&["--engine", "ptrace-counts", "-Z", "--", "true"]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("does not see which calls fail"));
+    if !ready(systally::engine::EngineKind::Perf) {
+        return;
+    }
+    let script = "cat /nonexistent 2>/dev/null; true";
+    let counted = |more: &[&str]| {
+        let all = [
+            &["--engine", "perf", "-e", "trace=openat"],
+            more,
+            &["--", "sh", "-c", script],
+        ]
+        .concat();
+        let output = run(&all);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stderr)
+    };
+    let plain = counted(&[]);
+    assert!(plain.contains("--errors"), "{plain}");
+    let with = counted(&["--errors"]);
+    assert!(with.contains("OTHER") || with.contains("other"), "{with}");
+    assert!(!with.contains("not told apart"), "{with}");
+    let failed = counted(&["-Z"]);
+    assert!(calls(&failed, "openat").is_some_and(|n| n >= 1), "{failed}");
+    assert!(
+        calls(&plain, "openat") > calls(&failed, "openat"),
+        "{plain}{failed}"
+    );
+}
+
 #[test]
 fn chosen_calls_only() {
     if !can_trace() {
@@ -299,13 +333,13 @@ fn killing_systally_kills_what_it_traces() {
 fn signals_are_passed_on_and_the_table_is_still_printed() {
     use nix::sys::signal::Signal;
     use std::sync::mpsc::RecvTimeoutError;
-    for signal in [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT] {
+    for signal in [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT] {
         let Some(guest) = guest("strange") else { return };
         if !can_trace() {
             return;
         }
         // A program that says when it is there, and whose end by the signal is its own.
-        let script = format!("echo ready; exec {} wait", guest.display());
+        let script = format!("ulimit -c 0; echo ready; exec {} wait", guest.display());
         // A shell without job control starts its background jobs with SIGINT ignored, and whoever runs the
         // tests may be one.
         let count = systally(&["--", "sh", "-c", &script]);
@@ -349,10 +383,19 @@ fn a_signal_ends_what_the_program_has_left_behind() {
         if engine == "bpf" && !ready(systally::engine::EngineKind::Bpf) {
             continue;
         }
-        for (how, signal) in [("", Signal::SIGTERM), ("trap '' TERM HUP;", Signal::SIGHUP)] {
+        for (how, signal) in [
+            ("", Signal::SIGTERM),
+            ("", Signal::SIGQUIT),
+            ("trap '' TERM HUP;", Signal::SIGHUP),
+        ] {
             // Outlives the shell; the second kind does not heed the signal either.
             let script = format!("{how} sleep 1000 </dev/null >/dev/null 2>&1 & echo $!");
-            let mut child = systally(&["--engine", engine, "--", "sh", "-c", &script])
+            // Whoever runs the tests in the background may have SIGQUIT ignored.
+            let count = systally(&["--engine", engine, "--", "sh", "-c", &script]);
+            let mut child = Command::new("env")
+                .arg("--default-signal")
+                .arg(count.get_program())
+                .args(count.get_args())
                 .stdin(Stdio::null())
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())
@@ -632,4 +675,71 @@ fn a_program_that_is_traced_already_is_explained() {
     assert!(said.contains("strace (pid "), "{said}");
     // Without -f its children are free.
     assert_eq!(strace(&[]).status.code(), Some(0));
+}
+
+/// What reads strace's table reads ours: the same heading, the same rows where a program makes the same calls, and
+/// our own importer finds the same counts in it.
+#[test]
+fn the_table_of_strace_is_that_of_strace() {
+    if !can_trace() {
+        return;
+    }
+    let heading = "% time     seconds  usecs/call     calls    errors syscall\n\
+                   ------ ----------- ----------- --------- --------- ----------------\n";
+    let output = run(&[
+        "--format",
+        "strace",
+        "-w",
+        "--",
+        "sh",
+        "-c",
+        "cat /nonexistent 2>&-; echo out",
+    ]);
+    let table = text(&output.stderr);
+    assert_eq!(text(&output.stdout), "out\n");
+    assert!(table.starts_with(heading), "{table}");
+    let last = table.trim_end().lines().last().unwrap();
+    assert!(last.starts_with("100.00 ") && last.ends_with(" total"), "{table}");
+    // As awk scripts take it: calls in the fourth column, errors in the fifth where there are six.
+    let execve = table.lines().find(|line| line.ends_with(" execve")).unwrap();
+    let words: Vec<&str> = execve.split_whitespace().collect();
+    assert_eq!((words.len(), words[3]), (5, "2"), "{table}");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("table.txt");
+    std::fs::write(&file, &table).unwrap();
+    let again = Command::new(env!("CARGO_BIN_EXE_systally"))
+        .args(["import", "--format", "strace"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    assert_eq!(again.status.code(), Some(0), "{}", text(&again.stderr));
+    // Whether the times of a foreign table are of the CPU or the clock is not known, so they are not repeated.
+    let counts = |table: &str, skip: usize| -> Vec<String> {
+        let rows = table.lines().skip(2).filter(|line| !line.starts_with('-'));
+        let mut rows: Vec<String> = rows
+            .map(|line| line.split_whitespace().skip(skip).collect::<Vec<_>>().join(" "))
+            .collect();
+        rows.sort();
+        rows
+    };
+    assert_eq!(counts(&text(&again.stdout), 0), counts(&table, 3));
+    if !common::have("strace") {
+        return;
+    }
+    let theirs = Command::new("strace")
+        .args(["-c", "-f", "-S", "name", "true"])
+        .output()
+        .unwrap();
+    let ours = run(&["--format", "strace", "-S", "name", "--", "true"]);
+    let (theirs, ours) = (text(&theirs.stderr), text(&ours.stderr));
+    let names = |table: &str| -> Vec<(String, String)> {
+        let rows = table.lines().skip(2).filter(|line| !line.starts_with('-'));
+        rows.map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            (words[3].to_owned(), (*words.last().unwrap()).to_owned())
+        })
+        .collect()
+    };
+    assert_eq!(names(&ours), names(&theirs), "{ours}\n{theirs}");
+    assert_eq!(ours.lines().next(), theirs.lines().next());
 }

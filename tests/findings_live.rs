@@ -252,7 +252,7 @@ fn a_run_long_enough_says_where_the_time_goes() {
         return;
     }
     let split = finding(&record, "TIME_SPLIT");
-    let part = &split.evidence["raw/persistent/tcp get P1 c1"];
+    let part = &split.evidence["raw/persistent/tcp"];
     let number = |name: &str| part[name].as_f64().unwrap();
     let parts = [
         "user_us",

@@ -434,3 +434,92 @@ proptest! {
         whole_way(text.into_bytes());
     }
 }
+
+#[test]
+fn values_that_no_run_can_have_are_counted_and_shown() {
+    let log = "7 read(3, \"\", 1) = 0 <99999999999.9>\n\
+               7 read(3, \"\", 1) = 0 <-1>\n\
+               7 read(3, \"\", 1) = 0 <NaN>\n\
+               7 read(3, \"\", 1) = 0 <1e400>\n\
+               7 read(3, \"\", 1) = 99999999999999999999\n\
+               7 read(3, \"\", 1 <unfinished ...>\n\
+               7 <... read resumed>) = 0 <-0.5>\n\
+               7 read(3, \"\", 1) = 0 <0.000001>\n\
+               7 open(\"/a\", 0) = 3</a <b>>\n\
+               7 exit_group(0) = ? <unavailable>\n\
+               99999999999.9 read(3, \"\", 1) = 0\n\
+               -1 read(3, \"\", 1) = 0\n\
+               NaN read(3, \"\", 1) = 0\n";
+    let imported = read(log).unwrap();
+    // The calls themselves happened.
+    assert_eq!(imported.tables[0].row("read").unwrap().calls(), 7);
+    assert_eq!(imported.unusable_values.count, 6);
+    assert_eq!(
+        imported.unusable_values.first,
+        [
+            (1, "99999999999.9".to_owned()),
+            (2, "-1".to_owned()),
+            (3, "NaN".to_owned()),
+            (4, "1e400".to_owned()),
+            (5, "99999999999999999999".to_owned()),
+        ]
+    );
+    // Where the clock itself is none, nothing tells what the line is.
+    assert_eq!(imported.unknown_lines.count, 3);
+    let kdump =
+        " 1 a 99999999999999999999.5 CALL  close(4)\n 1 a 1440535961.5 RET   close 99999999999999999999\n";
+    assert_eq!(read(kdump).unwrap().unusable_values.count, 2);
+}
+
+#[test]
+fn numbers_that_no_table_can_have_are_not_dropped_silently() {
+    // Every number of a table of each kind in turn, the share of the time left out: it is not used.
+    let tables = [
+        (
+            ImportFormat::StraceSummary,
+            "% time     seconds  usecs/call     calls    errors syscall\n------ ----------- ----------- --------- --------- ----------------\n 60.00    0.@           @         @         @ read\n 40.00    0.000001           1         1           write\n------ ----------- ----------- --------- --------- ----------------\n100.00    0.000001                     2           total\n",
+        ),
+        (
+            ImportFormat::PerfTraceSummary,
+            " php (1), 4 events, 90.0%\n\n   syscall            calls  errors  total       min       avg       max       stddev\n                                     (msec)    (msec)    (msec)    (msec)        (%)\n   --------------- --------  ------ -------- --------- --------- ---------     ------\n   read                   @      @     @     @     @     @      0.00%\n   write                  1      0     1.000     1.000     1.000     1.000      0.00%\n",
+        ),
+        (
+            ImportFormat::DtrussC,
+            "CALL                                        COUNT\nread                                            @\nwrite                                           3\n",
+        ),
+        (
+            ImportFormat::Syscount,
+            "Tracing syscalls, printing top 10... Ctrl+C to quit.\n[10:13:34]\nSYSCALL                   COUNT        TIME (us)\nread                          @            @\nwrite                         3            2.100\n",
+        ),
+        (
+            ImportFormat::BpftraceMap,
+            "@[tracepoint:syscalls:sys_enter_read]: @\n@[tracepoint:syscalls:sys_enter_write]: 3\n",
+        ),
+    ];
+    for (format, table) in tables {
+        let places = table.match_indices('@').map(|(at, _)| at).filter(|at| {
+            // The mark of a map is not a place.
+            !table[at + 1..].starts_with('[')
+        });
+        for place in places {
+            for odd in ["99999999999999999999", "-1", "1e400", "nan", "-inf"] {
+                let mut text = String::new();
+                for (at, c) in table.char_indices() {
+                    match c {
+                        '@' if at == place => text.push_str(odd),
+                        '@' if !table[at + 1..].starts_with('[') => text.push('1'),
+                        c => text.push(c),
+                    }
+                }
+                let imported = match import(Box::new(Cursor::new(text.clone())), Some(format)) {
+                    Ok(imported) => imported,
+                    Err(_) => continue,
+                };
+                assert!(
+                    imported.unknown_lines.count + imported.unusable_values.count > 0 || imported.incomplete,
+                    "{format}: {odd} in\n{text}"
+                );
+            }
+        }
+    }
+}

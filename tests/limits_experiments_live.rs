@@ -7,15 +7,22 @@
 mod bench_support;
 mod limits_support;
 
+use std::ffi::OsStr;
+
 use bench_support::{Run, codes, evidence, finding, have, have_php, is_root, row};
 use limits_support::{Group, Redis, in_own_network, proof, symptoms};
 use systally::record::{ProofArm, ProofVerdict, Record, Status, sampled};
 use systally::sys::namespace::set_open_files_of;
 
-/// A bench that is timed only, and whose suspected limits are put to the test.
-fn proving(strategy: &str, clients: u32, operations: u32) -> Run {
-    let (clients, operations) = (clients.to_string(), operations.to_string());
-    Run::bench([strategy, "-c", &clients, "-n", &operations, "-t", "incr"]).args([
+/// A bench that is timed only, for one round.
+fn timed<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Run {
+    once(Run::bench(args))
+}
+
+/// The same of a run that has its arguments.
+fn once(run: Run) -> Run {
+    // A round takes seconds; on a machine that is busy it may take much longer.
+    run.args([
         "--engine",
         "none",
         "--runs",
@@ -24,8 +31,13 @@ fn proving(strategy: &str, clients: u32, operations: u32) -> Run {
         "0",
         "--timeout",
         "60s",
-        "--prove",
     ])
+}
+
+/// A bench that is timed only, and whose suspected limits are put to the test.
+fn proving(strategy: &str, clients: u32, operations: u32) -> Run {
+    let (clients, operations) = (clients.to_string(), operations.to_string());
+    timed([strategy, "-c", &clients, "-n", &operations, "-t", "incr"]).arg("--prove")
 }
 
 /// What every proven limit has: the symptom in both A and in neither B.
@@ -143,17 +155,7 @@ fn a_tcp_queue_that_may_reset() {
         let Some(redis) = Redis::start(&[], &[]) else {
             return;
         };
-        let run = Run::bench(["redis-rs/connect/tcp", "-c", "24", "-n", "96", "-t", "incr"]);
-        let run = run.args([
-            "--engine",
-            "none",
-            "--runs",
-            "1",
-            "--warmup",
-            "0",
-            "--timeout",
-            "60s",
-        ]);
+        let run = timed(["redis-rs/connect/tcp", "-c", "24", "-n", "96", "-t", "incr"]);
         let (ended, record) = run.args(redis.flags()).record();
         assert_eq!(record.counters.after["net.ipv4.tcp_abort_on_overflow"], 1);
         let reset = record.counters.grew("TcpExt.EmbryonicRsts").unwrap() > 0;
@@ -234,10 +236,8 @@ fn seventy_connections_with_sixty_four_descriptors() {
         ["bench", "-n", "70", "-t", "incr"],
     );
     let path = run.path("record.json");
-    let ended = run
-        .args([
-            "--engine", "none", "--runs", "1", "--warmup", "0", "--prove", "-o",
-        ])
+    let ended = once(run)
+        .args(["--prove", "-o"])
         .arg(&path)
         .args(["--", "python3"])
         .arg(&worker)
@@ -337,9 +337,7 @@ fn a_user_with_few_processes() {
         ["bench", "redis-rs/persistent/tcp", "-c", "40", "-n", "400"],
     );
     run.open_to_all();
-    let run = run.args([
-        "-t", "incr", "--engine", "none", "--runs", "1", "--warmup", "0", "--prove",
-    ]);
+    let run = once(run).args(["-t", "incr", "--prove"]);
     let (ended, record) = run.record();
     ended.code(1);
     let refused = finding(&record, "FORK_NPROC");
@@ -367,7 +365,7 @@ fn a_group_with_few_processes() {
             "incr",
         ],
     );
-    let run = run.args(["--engine", "none", "--runs", "1", "--warmup", "0", "--prove"]);
+    let run = once(run).arg("--prove");
     let (ended, record) = run.record();
     ended.code(1);
     let refused = finding(&record, "FORK_PIDS_MAX");
@@ -381,6 +379,114 @@ fn a_group_with_few_processes() {
     assert_eq!(arms.count(), 0);
 }
 
+/// The finding of this code about the row with so many clients, which must be the only one.
+fn about_clients(record: &Record, code: &str, clients: u32) {
+    let about: Vec<u32> = record
+        .findings
+        .iter()
+        .filter(|finding| finding.code == code)
+        .map(|finding| record.strategies[finding.row.unwrap()].axes.clients)
+        .collect();
+    assert_eq!(about, [clients], "{code}: {:#?}", record.findings);
+}
+
+#[test]
+fn forks_that_are_refused_cost_their_row_and_no_other() {
+    let Some(group) = Group::make("pids", &[("pids.max", "40")]) else {
+        return;
+    };
+    let enter = format!("echo $$ > {} && exec \"$@\"", group.procs().display());
+    let run = Run::wrapped(
+        &["sh", "-c", &enter, "sh"],
+        [
+            "bench",
+            "redis-rs/persistent/unix",
+            "-c",
+            "60,2",
+            "-n",
+            "600",
+            "-t",
+            "incr",
+        ],
+    );
+    let run = run.args(["--engine", "none", "--runs", "2", "--warmup", "0"]);
+    let (ended, record) = run.record();
+    ended.code(1);
+    let [refused, other] = record.strategies.as_slice() else {
+        panic!("{:?}", record.strategies);
+    };
+    assert_eq!((refused.axes.clients, refused.status), (60, Status::Failed));
+    assert_eq!(
+        (other.axes.clients, other.status),
+        (2, Status::Ok),
+        "{:?}",
+        other.reason
+    );
+    assert_eq!(other.timed.known().unwrap().rounds.len(), 2);
+    assert_eq!(other.server_view.known().unwrap().served(&["incr"]), 1200);
+    about_clients(&record, "FORK_PIDS_MAX", 60);
+    let told = "in: redis-rs/persistent/unix (clients=60)";
+    assert!(ended.stdout.contains(told), "{}", ended.stdout);
+}
+
+#[test]
+fn a_script_that_may_not_fork_all_its_clients_says_so() {
+    if !have_php() {
+        return;
+    }
+    let Some(group) = Group::make("pids", &[("pids.max", "40")]) else {
+        return;
+    };
+    let scenario = r#"
+about = "more children than may be forked, and few enough"
+[[bench]]
+strategies = ["forked-script/connect/unix"]
+tests = ["incr"]
+clients = [80, 3]
+requests-per-client = 20
+runs = 1
+warmup = 0
+pause = "0s"
+"#;
+    let enter = format!("echo $$ > {} && exec \"$@\"", group.procs().display());
+    let run = Run::wrapped(
+        &["sh", "-c", &enter, "sh"],
+        ["bench", "--engine", "none", "--scenario"],
+    );
+    let path = run.path("forks.toml");
+    std::fs::write(&path, scenario).unwrap();
+    let (ended, record) = run.arg(&path).record();
+    ended.code(1);
+    let [refused, other] = record.strategies.as_slice() else {
+        panic!("{:?}", record.strategies);
+    };
+    let round = &refused.timed.known().unwrap().rounds[0];
+    let failed: u64 = round.errors.values().sum();
+    assert_eq!(
+        (round.asked.0, round.ops.0 + failed),
+        (1600, 1600),
+        "{:?}",
+        round.errors
+    );
+    assert!(
+        round.errors.keys().all(|key| key.starts_with("fork:")),
+        "{:?}",
+        round.errors
+    );
+    assert_eq!(round.server.known().unwrap().served(&["incr"]), round.ops.0);
+    assert_eq!(
+        (other.status, other.timed.known().unwrap().rounds[0].ops.0),
+        (Status::Ok, 60)
+    );
+    about_clients(&record, "FORK_PIDS_MAX", 80);
+    // The errno and its words are those of a full queue, which it is not.
+    assert!(
+        !codes(&record).contains(&"UNIX_BACKLOG_EAGAIN"),
+        "{:?}",
+        codes(&record)
+    );
+}
+
 #[test]
 fn a_server_with_a_hundredth_of_a_cpu() {
     let quota = [("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "1000")];
@@ -391,7 +497,7 @@ fn a_server_with_a_hundredth_of_a_cpu() {
         return;
     };
     group.take(redis.pid());
-    let run = Run::bench([
+    let run = timed([
         "raw/pipeline/unix",
         "-c",
         "4",
@@ -401,18 +507,8 @@ fn a_server_with_a_hundredth_of_a_cpu() {
         "1s",
         "-t",
         "incr",
-    ]);
-    let run = run.args([
-        "--engine",
-        "none",
-        "--runs",
-        "1",
-        "--warmup",
-        "0",
-        "--timeout",
-        "60s",
-        "--prove",
-    ]);
+    ])
+    .arg("--prove");
     let (_, record) = run.args(redis.flags()).record();
     assert_eq!(row(&record, "raw/pipeline/unix").status, Status::Ok);
     let throttled = finding(&record, "CPU_THROTTLE");
@@ -444,7 +540,7 @@ fn a_memcached_with_few_connections() {
     let _server = limits_support::Ended(command.spawn().unwrap());
     limits_support::wait_for(port);
     let uri = format!("memcached://127.0.0.1:{port}");
-    let run = Run::bench([
+    let run = timed([
         "php-memcached/text/tcp",
         "-u",
         &uri,
@@ -454,18 +550,8 @@ fn a_memcached_with_few_connections() {
         "500",
         "-t",
         "set",
-    ]);
-    let run = run.args([
-        "--engine",
-        "none",
-        "--runs",
-        "1",
-        "--warmup",
-        "0",
-        "--timeout",
-        "60s",
-        "--prove",
-    ]);
+    ])
+    .arg("--prove");
     let (_, record) = run.record();
     let full = finding(&record, "MEMCACHED_CONNLIMIT_FAST");
     assert_eq!(full.evidence["max_connections"], "60");

@@ -81,6 +81,10 @@ fn every_record_looks_as_expected_in_every_format() {
             let text = render(&record, Format::Table, &wide(width)).unwrap();
             failures.extend(golden(&format!("{name}.{width}.txt"), &text).err());
         }
+        // A record without counts has no such table.
+        if let Ok(text) = render(&record, Format::Strace, &View::default()) {
+            failures.extend(golden(&format!("{name}.strace"), &text).err());
+        }
         let text = render(&record, Format::Markdown, &View::default()).unwrap();
         failures.extend(golden(&format!("{name}.md"), &text).err());
         let text = render(&record, Format::Csv, &View::default()).unwrap();
@@ -165,8 +169,17 @@ fn no_table_line_is_wider_than_the_reader() {
 #[test]
 fn nothing_from_a_record_reaches_the_terminal_as_a_control_character() {
     for (name, record) in records() {
-        for format in [Format::Table, Format::Markdown, Format::Csv, Format::Json] {
-            let text = render(&record, format, &View::default()).unwrap();
+        for format in [
+            Format::Table,
+            Format::Markdown,
+            Format::Csv,
+            Format::Json,
+            Format::Strace,
+        ] {
+            let text = match render(&record, format, &View::default()) {
+                Err(_) if format == Format::Strace => continue,
+                text => text.unwrap(),
+            };
             let bad = text.chars().find(|c| {
                 (c.is_control() && *c != '\n')
                     || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}')
@@ -403,5 +416,45 @@ fn is(value: &serde_json::Value, name: &serde_json::Value) -> bool {
         Some("array") => value.is_array(),
         Some("object") => value.is_object(),
         _ => false,
+    }
+}
+
+/// What is written as strace's table is read as one, with the same counts.
+#[test]
+fn the_table_of_strace_is_read_back_to_the_same_counts() {
+    use systally::import::{ImportFormat, import};
+    for name in ["count", "count-ops", "bench-full", "bench-witness"] {
+        let record = record(name);
+        let text = render(&record, Format::Strace, &View::default()).unwrap();
+        let imported = import(Box::new(std::io::Cursor::new(text.clone())), None).unwrap();
+        assert_eq!(imported.format, ImportFormat::StraceSummary, "{text}");
+        assert!(!imported.incomplete, "{name}: {:?}", imported.incomplete_because);
+        let bench = record.kind == systally::record::Kind::Bench;
+        let counted = record.strategies.iter().filter_map(|row| row.counted.known());
+        let phases: Vec<_> = counted
+            .flat_map(|counted| {
+                let phases = &counted.phases;
+                let around = |phase: &&systally::record::PhaseCounts| !bench && !phase.syscalls.is_empty();
+                let startup = Some(&phases.startup).filter(around);
+                let shutdown = Some(&phases.shutdown).filter(around);
+                startup.into_iter().chain([&phases.run_loop]).chain(shutdown)
+            })
+            .collect();
+        assert_eq!(imported.tables.len(), phases.len(), "{text}");
+        for (table, phase) in imported.tables.iter().zip(phases) {
+            let mut read: Vec<_> = table
+                .rows
+                .iter()
+                .map(|row| (row.syscall.clone(), row.calls.unwrap(), row.errors.unwrap_or(0)))
+                .collect();
+            read.sort();
+            let made: Vec<_> = phase
+                .syscalls
+                .iter()
+                .filter(|(_, counts)| counts.calls > 0)
+                .map(|(name, counts)| (name.clone(), counts.calls, counts.failed().unwrap_or(0)))
+                .collect();
+            assert_eq!(read, made, "{name}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The scenario `php-cache-clients`, small: the figures of 2018 beside today's, its tables per operation,
 //! and its three mistakes named.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 mod bench_support;
 
@@ -80,14 +80,38 @@ fn rows_counts_and_published_figures_belong_together() {
     for code in ["CLAIMED_NOT_SERVED", "TIMED_BEFORE_FLUSH"] {
         assert!(codes.contains(&code), "{codes:?}");
     }
-    // Without the extension, the rows with it are skipped and say so; with it, it is named.
-    let xdebug = find(&record, "phpredis/persistent/tcp", "", "xdebug");
-    match xdebug.status {
-        Status::Skipped => {
-            let reason = xdebug.reason.as_deref().unwrap();
-            assert!(reason.contains("PHP has no extension xdebug"), "{reason}");
+    // With the debugger loaded its rows are told, and no others; without the extension they are skipped.
+    let told: Vec<&StrategyResult> = record
+        .findings
+        .iter()
+        .filter(|finding| finding.code == "XDEBUG_LOADED")
+        .map(|finding| &record.strategies[finding.row.unwrap()])
+        .collect();
+    let with: Vec<&StrategyResult> = record
+        .strategies
+        .iter()
+        .filter(|row| setting(row, "variant") == "xdebug")
+        .collect();
+    // persistent and unsent, over TCP.
+    assert_eq!(with.len(), 2);
+    if with.iter().any(|row| row.status == Status::Skipped) {
+        let reason = with[0].reason.as_deref().unwrap();
+        assert!(reason.contains("PHP has no extension xdebug"), "{reason}");
+        assert!(told.is_empty(), "{codes:?}");
+        println!("SKIP: a loaded debugger: {reason}");
+    } else {
+        assert_eq!(told, with);
+        for row in &record.strategies {
+            let version = row.client.environment.get("xdebug").map_or("", String::as_str);
+            let loaded = setting(row, "variant") == "xdebug";
+            assert_eq!(loaded, !version.is_empty(), "{} {version}", row.name);
         }
-        _ => assert!(codes.contains(&"XDEBUG_LOADED"), "{codes:?}"),
+        let row = find(&record, "phpredis/persistent/tcp", "", "xdebug");
+        assert_eq!(row.status, Status::Ok, "{:?}", row.reason);
+        assert_eq!(row.experiment.published[0].ops_per_s, Some(9733.0));
+        // The debugger makes no calls of its own in the loop.
+        let calls = &row.counted.known().unwrap().phases.run_loop.syscalls;
+        assert_eq!((calls["sendto"].calls, calls["recvfrom"].calls), (100, 300));
     }
     for text in ["published beside today's", "(php-ext-redis)", "setsockopt"] {
         assert!(ended.stdout.contains(text), "no {text}: {}", ended.stdout);

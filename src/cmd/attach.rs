@@ -198,6 +198,12 @@ impl Wanted {
             .name
             .iter()
             .map(|glob| {
+                if glob.trim().is_empty() {
+                    return Err(anyhow!(
+                        "--name '': no process has an empty name; give the name that ps shows, such as --name php-fpm, \
+                         or a pattern such as --name 'php*'"
+                    ));
+                }
                 NamePattern::new(glob)
                     .ok_or_else(|| anyhow!("--name {}: the brackets hold nothing possible", escape(glob, 80)))
             })

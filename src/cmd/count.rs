@@ -112,8 +112,8 @@ pub struct CountArgs {
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Form of the result. A table goes to standard error, since standard output is the program's; the
-    /// other forms go to standard output
+    /// Form of the result. A table, also that of strace, goes to standard error, since standard output is the
+    /// program's; the other forms go to standard output
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
 
@@ -405,7 +405,9 @@ pub(super) fn engine_error(error: EngineError) -> CommandError {
         } => Code::Child(127),
         EngineError::Exec { .. } => Code::Child(126),
         EngineError::Denied { .. } => Code::CannotMeasure,
-        EngineError::System { .. } | EngineError::Broken { .. } => Code::Failed,
+        EngineError::System { .. } | EngineError::NoProcess { .. } | EngineError::Broken { .. } => {
+            Code::Failed
+        }
         // As for processes that were never there.
         EngineError::NoneLeft | EngineError::CannotAttach { .. } => Code::Usage,
     };
@@ -418,7 +420,7 @@ pub(super) fn engine_error(error: EngineError) -> CommandError {
 /// Passes on what was sent to systally alone. What the terminal sends (Ctrl-C, Ctrl-\) reaches the
 /// program by itself, and systally only stays to print the table.
 ///
-/// When the program has ended, then or by that signal, TERM and HUP go to all that it left behind and is still
+/// When the program has ended, then or by that signal, the signal goes to all that it left behind and is still
 /// counted, and what does not end by it is killed: nobody else would end it, and the table waits for it.
 ///
 /// # Errors
@@ -443,7 +445,7 @@ fn forward(
                 // One that has ended is no error; what it left behind is seen to below.
                 let _ = target.signal(number);
             }
-            if matches!(number, SIGTERM | SIGHUP | SIGINT) {
+            if matches!(number, SIGTERM | SIGHUP | SIGINT | SIGQUIT) {
                 let (program, left) = (Arc::clone(&targets), everything.clone());
                 let end = move || {
                     // Until it is reaped, a signal can still be sent to it. It may take its time to end.

@@ -176,7 +176,8 @@ pub(super) fn show(args: &CountArgs, request: &Request, finished: Finished) -> R
     };
     let text = render::render(shown.as_ref().unwrap_or(record), args.format, &view)?;
     match args.format {
-        Format::Table => warn(text.trim_end()),
+        // Where strace writes it.
+        Format::Table | Format::Strace => warn(text.trim_end()),
         Format::Markdown | Format::Json => print(&format!("{apart}{text}"))?,
         Format::Csv => print(&text)?,
     }

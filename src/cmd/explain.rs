@@ -87,7 +87,7 @@ fn show(mut record: Record, file: &Path, args: &ExplainArgs) -> Result<(), Comma
     record.findings = explain(&record);
     let view = match args.format {
         Format::Table => terminal::view(),
-        Format::Markdown | Format::Csv | Format::Json => View::default(),
+        Format::Markdown | Format::Csv | Format::Json | Format::Strace => View::default(),
     };
     let mut text = render_findings(&record, args.format, &view)?;
     let people = matches!(args.format, Format::Table | Format::Markdown);
@@ -108,14 +108,25 @@ fn show(mut record: Record, file: &Path, args: &ExplainArgs) -> Result<(), Comma
     }
     if people {
         for import in &record.imports {
-            let unknown = &import.imported.unknown_lines;
-            if unknown.count > 0 {
-                let (line, first) = unknown.first.first().cloned().unwrap_or_default();
+            for (left_out, what) in [
+                (
+                    &import.imported.unknown_lines,
+                    "lines are not understood and not counted",
+                ),
+                (
+                    &import.imported.unusable_values,
+                    "values are none that a run can have and were not used",
+                ),
+            ] {
+                if left_out.is_empty() {
+                    continue;
+                }
+                let (line, first) = left_out.first.first().cloned().unwrap_or_default();
                 writeln!(
                     text,
-                    "\n{}: {} lines are not understood and not counted, the first: line {line} “{first}”",
+                    "\n{}: {} {what}, the first: line {line} “{first}”",
                     inline(&import.file, args.format),
-                    Grouped(unknown.count),
+                    Grouped(left_out.count),
                     first = inline(&first, args.format)
                 )?;
             }

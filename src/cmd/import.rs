@@ -40,7 +40,7 @@ pub fn run(args: &ImportArgs) -> CommandResult {
             peers: args.peers,
             ..match args.format {
                 Format::Table => terminal::view(),
-                Format::Markdown | Format::Csv | Format::Json => View::default(),
+                Format::Markdown | Format::Csv | Format::Json | Format::Strace => View::default(),
             }
         };
         print(&render(&record, args.format, &view)?)?;

@@ -8,10 +8,14 @@ use clap::ValueEnum;
 use crate::cli::{ListArgs, ListWhat};
 use crate::engine::{Availability, ENGINES, EngineKind, measure};
 use crate::plan::scenario::{BUILT_IN, Scenario};
+use crate::proc::own;
 use crate::render::Format;
 use crate::strategy::{Presence, Registry, ScriptSource};
 
 use super::{Code, CommandError, CommandResult, WithCode, print};
+
+/// Open files that it takes to try programs and engines. With fewer they would seem to be missing.
+const TRYING_FILES: u64 = 24;
 
 /// Prints the list.
 ///
@@ -20,6 +24,12 @@ use super::{Code, CommandError, CommandResult, WithCode, print};
 pub fn run(args: &ListArgs) -> CommandResult {
     if let Some(name) = &args.show {
         return show(args.what, name);
+    }
+    let tries = [ListWhat::Strategies, ListWhat::Engines];
+    if args.what.is_none_or(|only| tries.contains(&only)) {
+        own::need_files(TRYING_FILES)
+            .map_err(|limit| anyhow!("cannot try what is installed: {limit}"))
+            .code(Code::Failed)?;
     }
     let wanted = |what: ListWhat| args.what.is_none_or(|only| only == what);
     let mut text = String::new();

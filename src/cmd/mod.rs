@@ -14,7 +14,6 @@ pub mod import;
 pub mod list;
 mod outputs;
 pub mod preflight;
-mod preflight_load;
 mod progress;
 pub mod prove;
 pub mod responder;
@@ -30,8 +29,10 @@ mod written_keys;
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use nix::errno::Errno;
 use signal_hook::consts::SIGXFSZ;
 
+use crate::proc::own;
 use crate::sys::process::is_ignored;
 use crate::units::escape;
 
@@ -153,6 +154,10 @@ pub fn describe(error: &anyhow::Error) -> String {
             text.push_str(&cause);
         }
     }
+    if let Some(limit) = error.chain().find_map(own_limit) {
+        text.push_str("; ");
+        text.push_str(&limit);
+    }
     // File names in messages may hold anything; the lines of a message are its own.
     text.lines()
         .map(|line| escape(line, LONGEST_ERROR_LINE))
@@ -160,10 +165,33 @@ pub fn describe(error: &anyhow::Error) -> String {
         .join("\n")
 }
 
+/// The limit of this very process that a cause of an error tells of.
+fn own_limit(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
+    let errno = match cause.downcast_ref::<io::Error>() {
+        Some(error) => own::errno_of(error),
+        None => cause.downcast_ref::<Errno>().copied(),
+    };
+    own::of(errno?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use anyhow::anyhow;
+
+    #[test]
+    fn a_limit_of_our_own_is_named_with_its_cure() {
+        let error = anyhow::Error::from(Errno::EMFILE).context("cannot open x");
+        let text = describe(&error);
+        assert_eq!(
+            text.matches("raise that with ulimit -n 1024").count(),
+            1,
+            "{text}"
+        );
+        let error = anyhow::Error::from(io::Error::from_raw_os_error(libc::EMFILE)).context("cannot open x");
+        assert!(describe(&error).contains("raise that with ulimit -n 1024"));
+        assert!(!describe(&anyhow!("x").context("y")).contains("ulimit"));
+    }
 
     #[test]
     fn a_quoted_cause_is_said_once() {

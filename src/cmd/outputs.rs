@@ -60,7 +60,7 @@ impl Header {
         }
         match self.format {
             Format::Table => print(&format!("{text}\n")),
-            Format::Markdown | Format::Csv | Format::Json => {
+            Format::Markdown | Format::Csv | Format::Json | Format::Strace => {
                 warn(text);
                 Ok(())
             }

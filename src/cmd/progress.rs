@@ -134,12 +134,15 @@ impl Progress for Lines {
             Some(_) | None => String::new(),
         };
         seen.1 = Instant::now();
+        let settings = match self.settings.trim_start() {
+            "" => String::new(),
+            settings => format!(" ({settings})"),
+        };
         warn(&format!(
-            "row {} of {}, {:.0} s{left}: {what}{}",
+            "row {} of {}, {:.0} s{left}: {what}{settings}",
             self.before + row + 1,
             self.all,
             self.started.elapsed().as_secs_f64(),
-            self.settings
         ));
     }
 

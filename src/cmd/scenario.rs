@@ -1,7 +1,7 @@
 //! `systally bench --scenario`: the blocks of a scenario one after the other, each a bench of its own with
 //! a server of its own, joined into one record.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, anyhow};
 
@@ -28,6 +28,9 @@ use super::progress::Parts;
 use super::servers::{servers_of, start, wanted};
 use super::written_keys::{clean_up, to_clean};
 use super::{Code, CommandError, CommandResult, WithCode, warn};
+
+/// Servers that were told of: place, kind, version, how many, and whether in a network of their own.
+type Told = BTreeSet<(String, String, String, u32, bool)>;
 
 /// A block with its rows.
 struct Planned {
@@ -92,6 +95,7 @@ pub(super) fn run(args: &BenchArgs, name: &str) -> CommandResult {
     let rows = planned.iter().map(|one| one.rows.len()).collect();
     let parts = Parts::new(args.output.quiet, rows, costs);
 
+    let mut told = Told::new();
     let mut records: Vec<Record> = Vec::new();
     for (number, one) in planned.iter().enumerate() {
         if interrupt.requested() {
@@ -113,10 +117,9 @@ pub(super) fn run(args: &BenchArgs, name: &str) -> CommandResult {
             });
             block(
                 args,
-                &show,
+                (&show, &mut told),
                 (&scenario, scale),
-                one,
-                &*parts.part(number, &one.settings()),
+                (one, &*parts.part(number, &one.settings())),
                 &counting,
                 &interrupt,
                 keep.as_mut().map(|keep| keep as &mut dyn FnMut(&Record)),
@@ -195,10 +198,9 @@ fn is_picked(pick: &str, name: &str) -> bool {
 /// Runs one block against a server of its own, or the user's.
 fn block(
     args: &BenchArgs,
-    show: &Header,
+    (show, told): (&Header, &mut Told),
     of: (&Scenario, Scale),
-    planned: &Planned,
-    progress: &dyn Progress,
+    (planned, progress): (&Planned, &dyn Progress),
     counting: &Counting,
     interrupt: &Interrupt,
     keep: Option<&mut dyn FnMut(&Record)>,
@@ -227,8 +229,24 @@ fn block(
             Servers::without(Place::Redis, error)
         }),
     };
+    // Each part has servers of its own; what they are is told once.
     for (_, server) in servers.iter() {
-        show.line(&format!("server: {server}"))?;
+        let info = server.info();
+        let what = (
+            info.place.clone(),
+            info.kind.clone(),
+            info.version.clone(),
+            info.servers,
+            own_network,
+        );
+        if told.insert(what) {
+            let network = if own_network {
+                ", in a network namespace of its own"
+            } else {
+                ""
+            };
+            show.line(&format!("server: {server}{network}"))?;
+        }
     }
     let common = block.common(&args.load.key_prefix);
     let to_clean = to_clean(&mut servers, &common)?;

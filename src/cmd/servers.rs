@@ -46,8 +46,8 @@ pub(super) fn kind_or_uri(
     server: &mut ServerArgs,
     word: Option<String>,
 ) -> Result<Option<PlanServer>, CommandError> {
-    match word {
-        Some(word) => match PlanServer::from_str(&word, true) {
+    if let Some(word) = word {
+        match PlanServer::from_str(&word, true) {
             Ok(kind) => return Ok(Some(kind)),
             Err(_) if !word.contains([':', '/']) => {
                 return Err(anyhow!(
@@ -58,8 +58,7 @@ pub(super) fn kind_or_uri(
             }
             Err(_) if server.uri.is_some() => return Err(AddressError::Twice).code(Code::Usage),
             Err(_) => server.uri = Some(word),
-        },
-        None => {}
+        }
     }
     let memcached = server
         .uri

@@ -42,6 +42,16 @@ pub enum EngineError {
         /// The errno.
         source: nix::errno::Errno,
     },
+    /// What it takes to start a process could not be had.
+    #[error("{operation}: {errno}{}", next.as_ref().map(|next| format!("; {next}")).unwrap_or_default())]
+    NoProcess {
+        /// What was being done.
+        operation: &'static str,
+        /// What the kernel said.
+        errno: nix::errno::Errno,
+        /// The limit that is in the way and how to raise it.
+        next: Option<String>,
+    },
     /// The engine's thread ended in a way it should not.
     #[error("the {engine} engine stopped unexpectedly: {what}")]
     Broken {

@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::plain::{Orphans, Plain};
+use super::plain::{Free, Orphans, Plain};
 use super::{
-    Availability, Capabilities, Engine, EngineError, EngineKind, Outcome, Pipes, Program, Request, Session,
+    Availability, Capabilities, Engine, EngineError, EngineKind, Outcome, Program, Request, Session,
 };
 use crate::units::Measured;
 
@@ -36,20 +36,16 @@ struct UntracedSession {
     plain: Plain,
 }
 
-impl Session for UntracedSession {
-    fn pids(&self) -> &[i32] {
-        self.plain.pids()
+impl Free for UntracedSession {
+    fn plain(&self) -> &Plain {
+        &self.plain
     }
 
-    fn pipes(&mut self) -> Vec<Pipes> {
-        self.plain.pipes()
+    fn plain_mut(&mut self) -> &mut Plain {
+        &mut self.plain
     }
 
-    fn signal(&self, signal: i32) {
-        self.plain.signal(signal);
-    }
-
-    fn finish(mut self: Box<Self>, limit: Option<Duration>) -> Result<Outcome, EngineError> {
+    fn end(mut self: Box<Self>, limit: Option<Duration>) -> Result<Outcome, EngineError> {
         let mut notes = Vec::new();
         if !self.plain.wait(limit.map(|limit| Instant::now() + limit))? {
             notes.push("programs that were still running at the time limit were killed".to_owned());

@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 
 use super::leftovers::Mark;
 use super::start::{self, ChildEnds, Target};
-use super::{CpuTimes, EngineError, EngineKind, Exit, Pipes, Program, Stdio};
+use super::{CpuTimes, EngineError, EngineKind, Exit, Order, Outcome, Pipes, Program, Session, Stdio};
 use crate::sys::process::{PidFd, Usage, send_signal, wait_ended, wait4};
 use crate::sys::spawn::{Image, Setup, spawn};
 
@@ -107,7 +107,7 @@ impl Plain {
         let reaper = std::thread::Builder::new()
             .name("systally-reaper".to_owned())
             .spawn(move || reap(job, &sender))
-            .map_err(|error| start::system("start the thread that waits for the programs", &error))?;
+            .map_err(|error| start::no_process("start the thread that waits for the programs", &error))?;
         let mut plain = Plain {
             engine,
             pids: Vec::new(),
@@ -225,6 +225,42 @@ impl Plain {
     }
 }
 
+/// A session whose programs run freely; what a [`Plain`] does of a session's work is said here once.
+pub(super) trait Free: Send {
+    /// The programs.
+    fn plain(&self) -> &Plain;
+    /// The same, to take something from.
+    fn plain_mut(&mut self) -> &mut Plain;
+    /// See [`Session::order`].
+    fn everything(&self) -> Order {
+        Order::new(|_| ())
+    }
+    /// See [`Session::finish`].
+    fn end(self: Box<Self>, limit: Option<Duration>) -> Result<Outcome, EngineError>;
+}
+
+impl<F: Free> Session for F {
+    fn pids(&self) -> &[i32] {
+        self.plain().pids()
+    }
+
+    fn pipes(&mut self) -> Vec<Pipes> {
+        self.plain_mut().pipes()
+    }
+
+    fn signal(&self, signal: i32) {
+        self.plain().signal(signal);
+    }
+
+    fn order(&self) -> Order {
+        self.everything()
+    }
+
+    fn finish(self: Box<Self>, limit: Option<Duration>) -> Result<Outcome, EngineError> {
+        self.end(limit)
+    }
+}
+
 impl Drop for Plain {
     fn drop(&mut self) {
         if let Some(reaper) = self.reaper.take()
@@ -317,7 +353,7 @@ fn start_one(
         filter: &[],
         no_new_privs: false,
     };
-    let mut child = spawn(image, &setup).map_err(|error| start::system("fork", &error))?;
+    let mut child = spawn(image, &setup).map_err(|error| start::no_process("fork", &error))?;
     let pid = child.pid();
     let pidfd = PidFd::open(pid);
     if let Some(before_exec) = before_exec {

@@ -12,6 +12,7 @@ use nix::fcntl::OFlag;
 use nix::unistd::Pid;
 
 use super::{EngineError, Pipes, Program, Stdio};
+use crate::proc::own;
 use crate::sys::process::PidFd;
 use crate::sys::spawn::{Image, StartError, Step};
 use crate::units::escape;
@@ -178,11 +179,8 @@ fn own(stream: BorrowedFd<'_>) -> Result<OwnedFd, EngineError> {
 /// When the descriptors of this process are used up.
 pub(super) fn pipes(program: &Program) -> Result<Option<(Pipes, ChildEnds)>, EngineError> {
     let pipe = || {
-        nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(|source| EngineError::System {
-            operation: "make a pipe for the program's streams (raise ulimit -n when it says EMFILE)",
-            pid: 0,
-            source,
-        })
+        nix::unistd::pipe2(OFlag::O_CLOEXEC)
+            .map_err(|errno| no_process("make a pipe for the program's streams", &errno.into()))
     };
     match program.stdio {
         Stdio::Inherit => Ok(None),
@@ -263,6 +261,16 @@ pub(super) fn system(operation: &'static str, error: &std::io::Error) -> EngineE
         operation,
         pid: 0,
         source: Errno::from_raw(error.raw_os_error().unwrap_or(0)),
+    }
+}
+
+/// What it means that a process, a thread or a pipe for one could not be made.
+pub(super) fn no_process(operation: &'static str, error: &std::io::Error) -> EngineError {
+    let errno = Errno::from_raw(error.raw_os_error().unwrap_or(0));
+    EngineError::NoProcess {
+        operation,
+        errno,
+        next: own::of_fork(errno),
     }
 }
 

@@ -7,7 +7,7 @@ use super::evidence::Fact;
 use super::finding::{Doc, Finding, Rule, Severity};
 use super::row::{Row, round2};
 use super::symptom::Symptom;
-use crate::record::{Record, Verdict};
+use crate::record::{FailureKind, Record, Verdict};
 
 pub(super) struct ClientNofile;
 
@@ -76,10 +76,14 @@ fn check(row: &Row<'_>) -> Option<Finding> {
             .with_known("hard_limit", hard)
             .with_known("descriptors_open", open)
             .with_known("lost_share", row.lost_share().map(round2))
-            .says(format!(
-                "a client process has used up {limit} of open files: socket() fails with EMFILE and the server never \
-                 hears of it"
-            ))
+            .says(if row.failed_by(FailureKind::NotStarted).is_some() {
+                format!("systally itself has used up {limit} of open files before it could start the clients")
+            } else {
+                format!(
+                    "a client process has used up {limit} of open files: socket() fails with EMFILE and the server \
+                     never hears of it"
+                )
+            })
             .try_next(raise)
             .clears(row.cleared(&["client_nofile"])),
     )

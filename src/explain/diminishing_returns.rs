@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 
 use super::finding::{Doc, Finding, Rule, Severity};
 use super::row::{Row, round2};
+use crate::record::stats::{self, Enough};
 use crate::record::{Interval, Record, Status};
 use crate::units::Grouped;
 
 pub(super) struct DiminishingReturns;
-
-/// One more server that adds less than this share adds nothing worth a server.
-const WORTH: f64 = 0.05;
 
 const DOCS: &[Doc] = &[Doc {
     code: "DIMINISHING_RETURNS",
@@ -43,15 +41,24 @@ impl Rule for DiminishingReturns {
 }
 
 fn check(by_servers: &BTreeMap<u32, (Row<'_>, Interval)>) -> Option<Finding> {
-    let steps = by_servers.iter().zip(by_servers.iter().skip(1));
-    let ((enough, (row, rate)), (more, (_, next))) =
-        steps.into_iter().find(|((_, (_, rate)), (_, (_, next)))| {
-            rate.median > 0.0 && next.median < rate.median * (1.0 + WORTH)
-        })?;
+    let rates: Vec<(u32, Interval)> = by_servers
+        .iter()
+        .map(|(servers, (_, rate))| (*servers, *rate))
+        .collect();
+    if rates.len() < 2 {
+        return None;
+    }
+    let point = match stats::enough(&rates) {
+        Enough::Point(point) => point,
+        Enough::More => return None,
+        Enough::Unclear => return unclear(by_servers),
+    };
+    let mut from = by_servers.range(point..);
+    let ((enough, (row, rate)), (more, (_, next))) = (from.next()?, from.next()?);
     let change = next.median / rate.median - 1.0;
     let clients = row.result.axes.clients;
     let whole = |rate: f64| Grouped(rate.round().max(0.0) as u64);
-    let sure = next.high < rate.low * (1.0 + WORTH);
+    let sure = next.high < rate.low * 1.05;
     let what = if change < 0.0 { "lower" } else { "higher" };
     Some(
         Finding::about(row, "DIMINISHING_RETURNS", Severity::Info)
@@ -75,6 +82,20 @@ fn check(by_servers: &BTreeMap<u32, (Row<'_>, Interval)>) -> Option<Finding> {
             ))
             .try_next("clients on hosts of their own, or more of them; look at the CPU first")
             .clears(row.cleared(&[])),
+    )
+}
+
+/// The rounds say nothing of where the point is.
+fn unclear(by_servers: &BTreeMap<u32, (Row<'_>, Interval)>) -> Option<Finding> {
+    let (row, _) = by_servers.values().next()?;
+    Some(
+        Finding::about(row, "DIMINISHING_RETURNS", Severity::Info)
+            .with("clients", row.result.axes.clients)
+            .says(
+                "the rounds differ by more than one more server would change, so no point of diminishing returns can be \
+                 told from this run",
+            )
+            .try_next("end what else runs on this machine; more rounds (--runs), or more work in each (--scale)"),
     )
 }
 
@@ -113,6 +134,27 @@ mod tests {
             found[0]
                 .says
                 .contains("with 5 the throughput is 5 % lower (80 000 to 76 000 op/s)"),
+            "{}",
+            found[0].says
+        );
+    }
+
+    #[test]
+    fn rounds_that_differ_more_than_servers_name_no_point() {
+        let mut record = record(&[(20, 2, 50_000.0), (20, 3, 40_000.0)]);
+        for row in &mut record.strategies {
+            let mut interval = row.timed.known().unwrap().ops_per_s;
+            (interval.low, interval.high) = (10_000.0, 90_000.0);
+            let rounds = row.timed.known().unwrap().rounds.clone();
+            set_rounds(row, rounds, interval.median);
+            if let crate::units::Measured::Known(timed) = &mut row.timed {
+                timed.ops_per_s = interval;
+            }
+        }
+        let found = explained(&record);
+        assert_eq!(found.len(), 1);
+        assert!(
+            found[0].says.contains("no point of diminishing returns"),
             "{}",
             found[0].says
         );

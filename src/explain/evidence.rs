@@ -11,8 +11,8 @@ use std::path::Path;
 
 use crate::limits::{Load, is_loopback};
 use crate::proc::process::{
-    CAP_SYS_ADMIN, CAP_SYS_PTRACE, CAP_SYS_RESOURCE, Resource, Who, is_alive, open_files, rlimit, same_netns,
-    status, tasks_of_user,
+    CAP_SYS_ADMIN, CAP_SYS_PTRACE, CAP_SYS_RESOURCE, Resource, Who, in_first_user_namespace, is_alive,
+    open_files, rlimit, same_netns, status, tasks_of_user,
 };
 use crate::proc::sockets::TcpState;
 use crate::proc::{Root, cgroup, host, sockdiag, sockets, sysctl};
@@ -238,7 +238,8 @@ pub fn forking(root: &Root) -> BTreeMap<String, String> {
         facts.put_known(Fact::UidTasks, tasks_of_user(root, status.uid));
         facts.yes(
             Fact::NprocExempt,
-            status.uid == 0 || status.has(CAP_SYS_ADMIN) || status.has(CAP_SYS_RESOURCE),
+            in_first_user_namespace(root).unwrap_or(true)
+                && (status.uid == 0 || status.has(CAP_SYS_ADMIN) || status.has(CAP_SYS_RESOURCE)),
         );
     }
     if let Ok(limit) = rlimit(root, Who::Me, Resource::Processes) {
@@ -247,7 +248,7 @@ pub fn forking(root: &Root) -> BTreeMap<String, String> {
     let levels = cgroup::pids(root, Who::Me).unwrap_or_default();
     let bounded = levels
         .iter()
-        .filter_map(|level| Some((level.max?, level.current)));
+        .filter_map(|level| Some((level.max?, level.current?)));
     if let Some((max, current)) = bounded.min_by_key(|(max, current)| max.saturating_sub(*current)) {
         facts.put(Fact::GroupPidsMax, max);
         facts.put(Fact::GroupTasks, current);

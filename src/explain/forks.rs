@@ -5,6 +5,7 @@
 use super::evidence::Fact;
 use super::finding::{Doc, Finding, Rule, Severity};
 use super::row::Row;
+use super::symptom::Symptom;
 use crate::record::{FailureKind, Record};
 
 pub(super) struct Forks;
@@ -20,7 +21,7 @@ const DOCS: &[Doc] = &[
     Doc {
         code: "FORK_PIDS_MAX",
         means: "A control group has as many tasks as its pids.max allows.",
-        measured: "EAGAIN from clone or fork, and pids.events of the group or of one above it grew.",
+        measured: "EAGAIN from clone or fork, or a script that says it could not fork, and pids.events of the group or of one above it grew.",
         wrong_when: "Another process of the same group was refused.",
         todo: "Raise pids.max, TasksMax= of the unit, or docker run --pids-limit.",
     },
@@ -59,9 +60,12 @@ fn check(row: &Row<'_>) -> Vec<Finding> {
         .failed_by(FailureKind::NotStarted)
         .is_some_and(|failure| failure.errno.as_deref() == Some("EAGAIN"));
     let count = refused.max(u64::from(not_started));
-    if count == 0 {
+    // A script that forks its clients itself tells what those would have done.
+    let said = row.symptoms().remove(&Symptom::NotForked);
+    if count == 0 && said.is_none() {
         return Vec::new();
     }
+    let lost = said.map_or(0, |seen| seen.count);
     let clients = u64::from(row.result.axes.clients);
     // By the time of reading, processes that had been started are gone again.
     let with_clients = |now: Option<u64>| now.map(|now| now.saturating_add(clients));
@@ -69,8 +73,9 @@ fn check(row: &Row<'_>) -> Vec<Finding> {
     let of_user = with_clients(row.number(Fact::UidTasks));
     let finding = |code, limit: &str, needs: Option<u64>, has: Option<u64>, says: String, fix: &str| {
         Finding::about(row, code, Severity::Error)
-            .with("refused", count)
-            .explains(count)
+            .with_known("refused", (count > 0).then_some(count))
+            .with_known("operations_of_clients_not_forked", (lost > 0).then_some(lost))
+            .explains(count.max(lost))
             .with_known("needs", needs)
             .with_known("has", has)
             .with("limit", limit)

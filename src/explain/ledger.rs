@@ -82,6 +82,19 @@ const SENDS: [&str; 4] = ["sendto", "sendmsg", "sendmmsg", "writev"];
 /// The shortest request: `PING` as RESP is 14 bytes, a memcached `get` of one letter 7.
 const SHORTEST_REQUEST: u64 = 7;
 
+/// Whether the counted pass sent nothing, neither in its window nor after it, although it claims operations.
+fn sent_nothing(row: &Row<'_>) -> bool {
+    row.counted().is_some_and(|counted| {
+        let phases = [&counted.phases.run_loop, &counted.phases.shutdown];
+        let mut calls = phases
+            .into_iter()
+            .flat_map(|phase| SENDS.iter().filter_map(|name| phase.syscalls.get(*name)));
+        counted.ops.is_some_and(|ops| ops.0 > 0)
+            && counted.floor_ratio.known().is_some()
+            && calls.all(|call| call.calls == 0)
+    })
+}
+
 /// Whether the counted pass sent its operations after the window had closed. That shows even where the
 /// server was so quick that the ledger agrees.
 fn sent_after(row: &Row<'_>) -> Option<Finding> {
@@ -136,7 +149,13 @@ fn check(row: &Row<'_>) -> Option<Finding> {
             .with("rounds", rounds)
     };
     if claimed > served {
+        let pipeline = row.result.axes.pipeline > 1;
         let saw = match served {
+            0 if pipeline && sent_nothing(row) => {
+                "none, and no call of the counted pass sends anything: the pipeline \
+                                                   was filled and never executed (in PHP, exec() is missing)"
+                    .to_owned()
+            }
             0 => "none".to_owned(),
             served => format!("{} of {}", Grouped(served), Grouped(claimed)),
         };
@@ -206,7 +225,7 @@ fn million(rate: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explain::testing::{codes, empty, explained, round, row, set_rounds};
+    use crate::explain::testing::{codes, empty, explained, round, row, set_call, set_counted, set_rounds};
 
     #[test]
     fn a_pipeline_that_is_never_sent() {
@@ -223,6 +242,25 @@ mod tests {
         assert_eq!(
             found[0].says,
             "the client claims 1.6 million operations a second; the server saw none"
+        );
+    }
+
+    #[test]
+    fn a_pipeline_without_its_end_is_named_where_the_calls_were_counted() {
+        let mut record = empty();
+        let mut strategy = row("phpredis/unsent/tcp");
+        strategy.axes.pipeline = 100;
+        set_rounds(&mut strategy, vec![round(10_000, 10_000, 0)], 1_740_069.0);
+        set_counted(&mut strategy, |counted| {
+            counted.phases.run_loop.syscalls.remove("sendto");
+            counted.phases.run_loop.syscalls.remove("recvfrom");
+        });
+        set_call(&mut strategy, "brk", 3, &[]);
+        record.strategies.push(strategy);
+        let says = &explained(&record)[0].says;
+        assert!(
+            says.ends_with("never executed (in PHP, exec() is missing)"),
+            "{says}"
         );
     }
 

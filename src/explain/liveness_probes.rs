@@ -57,7 +57,7 @@ fn check(row: &Row<'_>) -> Option<Finding> {
         } else {
             format!("{probes:.0} peeks")
         };
-        format!("at least {peeks} per operation, a system call and no round trip")
+        format!("at least {peeks} per operation, each a system call and no round trip")
     };
     let severity = if asked >= 0.4 {
         Severity::Warning

@@ -85,6 +85,7 @@ use crate::record::Record;
 
 pub use finding::{Doc, EXPLAINS, Finding, Rule, Severity};
 pub use symptom::Symptom;
+pub use time_split::{Bound, Split, splits};
 
 /// All rules, in the order in which their findings are listed when they matter equally.
 pub const RULES: &[&dyn Rule] = &[

@@ -229,7 +229,8 @@ impl<'a> Row<'a> {
         if let Some(failure) = self.failure() {
             let symptom = match &failure.errno {
                 Some(errno) => Symptom::of_errno(errno),
-                None => Symptom::of(&failure.message),
+                // The class tells what was not done, where the words are those of several things.
+                None => Symptom::of(&format!("{}:{}", failure.class, failure.message)),
             };
             // The first failed operation is already counted when the worker's own errors have it.
             out.entry(symptom).or_insert_with(|| Seen {

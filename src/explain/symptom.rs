@@ -54,6 +54,8 @@ pub enum Symptom {
     PoolLimit,
     /// A reply with another value than expected.
     WrongValue,
+    /// A script could not fork one of its clients; the errno's words are those of a full UNIX queue.
+    NotForked,
     /// Anything else.
     Other,
 }
@@ -100,10 +102,16 @@ const TEXTS: &[(&str, Symptom)] = &[
     ("wrong value", Symptom::WrongValue),
 ];
 
+/// The class of errors under which a worker that forks its clients tells those it could not.
+const NOT_FORKED: &str = "fork:";
+
 impl Symptom {
     /// What an error text of a client means. Names and texts go before bare numbers, which are read as
     /// Linux's.
     pub fn of(text: &str) -> Symptom {
+        if text.starts_with(NOT_FORKED) {
+            return Symptom::NotForked;
+        }
         static NAME: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\bE[A-Z]{3,14}\b").ok());
         static NUMBER: LazyLock<Option<Regex>> = LazyLock::new(|| {
             Regex::new(r"(?i)(?:os error|errno|error)[ :=]{1,2}(\d{1,3})\b|[\[(](\d{1,3})[\])]|\((\d{1,3}):")
@@ -204,6 +212,7 @@ mod tests {
             ("Error while reading line from the server.", Symptom::Closed),
             ("Operation now in progress[115]", Symptom::TimedOut),
             ("Error 2 connecting to unix socket: /x.", Symptom::NoSuchFile),
+            ("fork:Resource temporarily unavailable", Symptom::NotForked),
             ("something new", Symptom::Other),
             ("", Symptom::Other),
         ] {

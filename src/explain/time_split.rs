@@ -1,18 +1,20 @@
 //! TIME_SPLIT for systally's own runs: what the time of an operation is made of, and who is the bottleneck.
 //! The code is described in [`super::trace`].
 
+use std::collections::BTreeMap;
+
 use serde_json::json;
 
 use super::finding::{Doc, Finding, Rule, Severity};
 use super::row::{FUTEX, RECEIVES, Row, SLEEPS, WAITS, round2};
 use crate::record::label::label;
-use crate::record::{Kind, Record};
+use crate::record::{Kind, Record, StrategyResult};
 use crate::units::{Nanos, total};
 
 pub(super) struct TimeSplit;
 
-/// Rows that are told in words; all are in the evidence.
-const MOST_ROWS: usize = 12;
+/// Rows that are named for each bottleneck; all are in the evidence and in the table.
+const MOST_ROWS: usize = 3;
 /// Less time than this is not worth a split, and its CPU time is only a few ticks.
 const LEAST: Nanos = Nanos(200_000_000);
 /// Other calls that wait, for neither a server nor a time.
@@ -33,8 +35,8 @@ impl Rule for TimeSplit {
 }
 
 /// Who keeps an operation from being faster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Bound {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Bound {
     /// The loop that every worker has around its client.
     Harness,
     /// The client's process.
@@ -50,7 +52,8 @@ enum Bound {
 }
 
 impl Bound {
-    fn words(self) -> &'static str {
+    /// In a few words.
+    pub fn words(self) -> &'static str {
         match self {
             Bound::Harness => "harness-bound",
             Bound::Client => "client-bound",
@@ -62,16 +65,21 @@ impl Bound {
     }
 }
 
-/// The time of one operation on one worker, in nanoseconds.
+/// The time of one operation on one worker, untraced, in nanoseconds. The parts and the rest are the whole.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Split {
-    wall: f64,
-    user: f64,
-    kernel: f64,
-    for_server: f64,
-    for_else: f64,
-    /// The server's own time in the command.
-    server: Option<f64>,
+pub struct Split {
+    /// The whole.
+    pub wall: f64,
+    /// CPU time in user mode.
+    pub user: f64,
+    /// CPU time in the kernel.
+    pub kernel: f64,
+    /// Waiting for the server: for replies, and for a CPU after them.
+    pub for_server: f64,
+    /// Waiting for locks, sleeps, other threads.
+    pub for_else: f64,
+    /// The server's own time in the command, which is within the waiting for it.
+    pub server: Option<f64>,
     /// Share of the time in which the server was in commands.
     server_busy: Option<f64>,
 }
@@ -107,6 +115,12 @@ impl Split {
         })
     }
 
+    /// What is in no part. Below zero when more CPU time was read than the workers' own time: it is read around
+    /// the round, which is a little longer.
+    pub fn rest(&self) -> f64 {
+        self.wall - (self.user + self.kernel + self.for_server + self.for_else)
+    }
+
     fn bound(&self, noop: Option<f64>) -> Bound {
         let share = |part: f64| part / self.wall;
         if noop.is_some_and(|noop| share(noop) >= 0.5) {
@@ -136,62 +150,66 @@ fn share_elsewhere(row: &Row<'_>) -> f64 {
     }
 }
 
+/// The rows of a bench that were timed for long enough, each with its split and who is the bottleneck. The row of
+/// noop, by which the others are judged, is none of them.
+pub fn splits(record: &Record) -> Vec<(&StrategyResult, Split, Bound)> {
+    if record.kind != Kind::Bench {
+        return Vec::new();
+    }
+    let (noops, rows): (Vec<_>, Vec<_>) = Row::run(record)
+        .filter_map(|row| Some((row.result, Split::of(&row)?)))
+        .partition(|(row, _)| row.name.split('/').next() == Some("noop"));
+    let noop = noops.first().map(|(_, split)| split.wall);
+    rows.into_iter()
+        .map(|(row, split)| (row, split, split.bound(noop)))
+        .collect()
+}
+
 fn bench(record: &Record) -> Option<Finding> {
-    let rows: Vec<(Row<'_>, Split)> = Row::run(record)
-        .filter_map(|row| Some((row, Split::of(&row)?)))
-        .collect();
-    let is_noop = |row: &Row<'_>| row.name().split('/').next() == Some("noop");
-    let noop = rows
-        .iter()
-        .find(|(row, _)| is_noop(row))
-        .map(|(_, split)| split.wall);
-    let rows: Vec<_> = rows.into_iter().filter(|(row, _)| !is_noop(row)).collect();
     let mut finding = Finding::about_all("TIME_SPLIT", Severity::Info);
-    let mut texts = Vec::new();
-    for (row, split) in &rows {
-        let bound = split.bound(noop);
+    let mut rows: BTreeMap<Bound, Vec<String>> = BTreeMap::new();
+    for (row, split, bound) in splits(record) {
         let us = |part: f64| round2(part / 1e3);
-        let name = label(row.result, &record.strategies);
+        let name = label(row, &record.strategies);
+        let axes = &row.axes;
+        let mut key = format!("{} {} P{} c{}", row.name, axes.op, axes.pipeline, axes.clients);
+        for (setting, value) in &row.experiment.settings {
+            key.push_str(&format!(" {setting}={value}"));
+        }
         finding = finding.with(
-            &name,
+            &key,
             json!({
                 "wall_us": us(split.wall), "user_us": us(split.user), "kernel_us": us(split.kernel),
                 "waiting_for_server_us": us(split.for_server), "waiting_for_else_us": us(split.for_else),
-                "server_command_us": split.server.map(us), "bound": bound.words(),
+                "rest_us": us(split.rest()), "server_command_us": split.server.map(us), "bound": bound.words(),
             }),
         );
-        let shown = |part: f64| Nanos(part as u64).to_string();
-        let server = split.server.map_or_else(|| "not told".to_owned(), &shown);
-        let elsewhere = if split.for_else / split.wall >= 0.01 {
-            format!(", waiting for something else {}", shown(split.for_else))
-        } else {
-            String::new()
-        };
-        texts.push(format!(
-            "{name} {} = user {} + kernel {} + waiting {}{elsewhere} (the server's own {server}): {}",
-            shown(split.wall),
-            shown(split.user),
-            shown(split.kernel),
-            shown(split.for_server),
-            bound.words()
-        ));
+        rows.entry(bound).or_default().push(name);
     }
-    if texts.is_empty() {
+    if rows.is_empty() {
         return None;
     }
-    let more = texts.len().saturating_sub(MOST_ROWS);
-    texts.truncate(MOST_ROWS);
-    if more > 0 {
-        texts.push(format!("and {more} more rows in the record"));
-    }
-    let harness = if noop.is_none() {
-        "; how much of the client's part is the workers' own loop is not known without a row of noop"
-    } else {
+    let texts: Vec<String> = rows
+        .into_iter()
+        .map(|(bound, mut names)| {
+            names.dedup();
+            let more = match names.len().saturating_sub(MOST_ROWS) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            names.truncate(MOST_ROWS);
+            format!("{}: {}{more}", bound.words(), names.join(", "))
+        })
+        .collect();
+    let has_noop = Row::run(record).any(|row| row.name().split('/').next() == Some("noop"));
+    let harness = if has_noop {
         ""
+    } else {
+        "; how much of the client's part is the workers' own loop is not known without a row of noop"
     };
     Some(
         finding
-            .says(format!("time per operation, untraced: {}{harness}", texts.join("; ")))
+            .says(format!("what an operation's time goes to, untraced: {}{harness}", texts.join("; ")))
             .try_next(
                 "client-bound: profile the client (perf, a profiler of its language); waits for replies: fewer round trips \
                  (pipelining), a UNIX socket, free CPUs; server-bound: cheaper commands or more servers",
@@ -231,6 +249,14 @@ fn counted(row: &Row<'_>) -> Option<Finding> {
     } else {
         String::new()
     };
+    let parts = user + kernel + sockets + other;
+    let rest = if parts <= wall {
+        let rest = Nanos(wall.0 - parts.0);
+        format!("+ {rest} of neither (stops by the tracer, other calls, waiting for a CPU)")
+    } else {
+        let twice = Nanos(parts.0 - wall.0);
+        format!("- {twice} that are in two of these (threads at the same time, CPU time within waits)")
+    };
     Some(
         Finding::about(row, "TIME_SPLIT", Severity::Info)
             .with("wall_ms", round2(wall.0 as f64 / 1e6))
@@ -238,9 +264,10 @@ fn counted(row: &Row<'_>) -> Option<Finding> {
             .with("kernel_ms", round2(kernel.0 as f64 / 1e6))
             .with("waiting_for_descriptors_ms", round2(sockets.0 as f64 / 1e6))
             .with("waiting_for_else_ms", round2(other.0 as f64 / 1e6))
+            .with("rest_ms", round2((wall.0 as f64 - parts.0 as f64) / 1e6))
             .says(format!(
-                "of {wall} under the tracer, {user} were user CPU time and {kernel} kernel CPU time; waits for descriptors took \
-                 {sockets}, other waits {other}{in_sleeps}, all threads together: {verdict}"
+                "{wall} under the tracer = user {user} + kernel {kernel} + waits for descriptors {sockets} + other waits \
+                 {other}{in_sleeps} {rest}: {verdict}"
             ))
             .try_next("mostly waiting: look at what it waits for; mostly user time: profile the program"),
     )
@@ -250,7 +277,6 @@ fn counted(row: &Row<'_>) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::explain::testing::{empty, explained, round, row, set_call_time, set_rounds};
-    use crate::record::StrategyResult;
     use crate::units::{Measured, Ops};
 
     /// 10,000 operations in a second.
@@ -268,7 +294,7 @@ mod tests {
 
     fn bound(row: StrategyResult, noop: Option<StrategyResult>) -> String {
         let mut record = empty();
-        let name = format!("{} get P1 c1", row.name);
+        let name = row.name.clone();
         record.strategies.push(row);
         record.strategies.extend(noop);
         let found = explained(&record);
@@ -304,6 +330,33 @@ mod tests {
         assert_eq!(
             bound(split("redis-py/persistent/tcp", 700, 200, 20), Some(noop)),
             "harness-bound"
+        );
+    }
+
+    #[test]
+    fn the_parts_and_the_rest_are_the_whole() {
+        let mut sleeper = split("phpredis/persistent/tcp", 50, 50, 10);
+        set_call_time(&mut sleeper, "clock_nanosleep", Nanos(900));
+        set_call_time(&mut sleeper, "recvfrom", Nanos(100));
+        let mut record = empty();
+        record.strategies = vec![
+            split("redis-py/persistent/tcp", 700, 200, 20),
+            sleeper,
+            // More CPU time than the round was long.
+            split("raw/persistent/tcp", 600, 500, 20),
+        ];
+        let splits = splits(&record);
+        assert_eq!(splits.len(), 3);
+        for (_, split, _) in &splits {
+            let sum = split.user + split.kernel + split.for_server + split.for_else + split.rest();
+            assert!((sum - split.wall).abs() < 1e-6 * split.wall, "{split:?}");
+        }
+        assert!(splits[0].1.rest().abs() < 1e-6 && splits[2].1.rest() < -9_000.0);
+        let found = explained(&record);
+        let says = &found.iter().find(|one| one.code == "TIME_SPLIT").unwrap().says;
+        assert!(
+            says.contains("client-bound: redis-py/persistent/tcp, raw/persistent/tcp; "),
+            "{says}"
         );
     }
 

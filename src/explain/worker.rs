@@ -82,7 +82,7 @@ fn check(row: &Row<'_>) -> Option<Finding> {
                 .to_owned(),
         ),
         // The limit that forbade the process is told by its own rule.
-        FailureKind::NotStarted if failure.errno.as_deref() == Some("EAGAIN") => return None,
+        FailureKind::NotStarted if matches!(failure.errno.as_deref(), Some("EAGAIN" | "EMFILE")) => return None,
         FailureKind::NotStarted => (
             "WORKER_NOT_STARTED",
             format!("the client program could not be started: {}", failure.message),

@@ -7,6 +7,18 @@ pub(crate) fn uint(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
     }
+    // So many digits always fit.
+    if text.len() <= 19 {
+        let mut n = 0;
+        for byte in text {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                return None;
+            }
+            n = n * 10 + u64::from(digit);
+        }
+        return Some(n);
+    }
     text.iter().try_fold(0_u64, |n, byte| {
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
@@ -43,6 +55,20 @@ pub(crate) fn int(text: &[u8]) -> Option<i64> {
 /// Whether the text is digits (a number too large for [`uint`] is still one).
 pub(crate) fn is_digits(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(u8::is_ascii_digit)
+}
+
+/// Whether the text is meant as a number: digits with a sign, a point or an exponent, or what programs
+/// print for a quotient by zero. Of use where reading it as a number has failed.
+pub(crate) fn is_odd(text: &[u8]) -> bool {
+    let digits = text.iter().filter(|b| b.is_ascii_digit()).count();
+    let rest_ok = text
+        .iter()
+        .all(|b| b.is_ascii_digit() || matches!(b, b'.' | b',' | b'-' | b'+' | b'e' | b'E'));
+    let first = text.first().is_some_and(|b| !b.eq_ignore_ascii_case(&b'e'));
+    (digits > 0 && rest_ok && first) || {
+        let word = text.strip_prefix(b"-").unwrap_or(text);
+        word.eq_ignore_ascii_case(b"nan") || word.eq_ignore_ascii_case(b"inf")
+    }
 }
 
 /// Whether the text looks like a decimal number: digits with at most one point or comma.
@@ -133,5 +159,11 @@ mod tests {
         assert_eq!(int(b"0x"), None);
         assert_eq!(int(b"--1"), None);
         assert!(is_digits(b"99999999999999999999"));
+        for odd in ["99999999999999999999", "-1", "1e400", "+1.5", "NaN", "-inf"] {
+            assert!(is_odd(odd.as_bytes()), "{odd}");
+        }
+        for plain in ["", "unavailable", "socket:[1]", "-", "e4", "0x1"] {
+            assert!(!is_odd(plain.as_bytes()), "{plain}");
+        }
     }
 }

@@ -1,74 +1,86 @@
 //! Strings in quotes with the escapes of C, as strace and its like print them.
 
-use memchr::{memchr, memchr2};
+use super::text::near;
 
 /// Bytes of one payload that are looked at.
 pub(crate) const SEEN: usize = 4096;
 
 /// Undoes the escapes of the strings in a call's arguments, one behind the other, into `out`. Says
-/// whether strace cut one of them (`"..."...`).
+/// whether strace cut one of them (`"..."...`), or they are longer than [`SEEN`].
 pub(crate) fn strings(args: &[u8], out: &mut Vec<u8>) -> bool {
     out.clear();
     let mut rest = args;
-    while let Some(open) = memchr(b'"', rest) {
-        let end = end_of_string(rest, open);
-        let body = rest.get(open + 1..end.saturating_sub(1)).unwrap_or(&[]);
-        unescape(body, out);
-        rest = &rest[end..];
-        if rest.starts_with(b"...") {
-            return true;
-        }
-        if out.len() >= SEEN {
+    while let Some(open) = near(b'"', b'"', rest) {
+        rest = unescape(&rest[open + 1..], out);
+        if out.len() >= SEEN || rest.starts_with(b"...") {
             return true;
         }
     }
     false
 }
 
-fn unescape(text: &[u8], out: &mut Vec<u8>) {
-    let mut i = 0;
-    while i < text.len() && out.len() < SEEN {
-        let byte = text[i];
-        if byte != b'\\' {
-            out.push(byte);
-            i += 1;
-            continue;
-        }
-        i += 1;
-        match text.get(i) {
-            Some(b'n') => out.push(b'\n'),
-            Some(b'r') => out.push(b'\r'),
-            Some(b't') => out.push(b'\t'),
-            Some(b'v') => out.push(0x0b),
-            Some(b'f') => out.push(0x0c),
-            Some(b'x') => {
-                let digit = |at: usize| text.get(at).and_then(|b| char::from(*b).to_digit(16));
-                if let (Some(high), Some(low)) = (digit(i + 1), digit(i + 2)) {
-                    out.push((high * 16 + low) as u8);
-                    i += 2;
-                }
+/// Undoes the escapes up to the quote that ends the string, or until there is enough; what is left then.
+fn unescape<'a>(text: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
+    let mut rest = text;
+    while out.len() < SEEN {
+        let plain = near(b'"', b'\\', rest).unwrap_or(rest.len());
+        out.extend_from_slice(&rest[..plain.min(SEEN - out.len())]);
+        rest = &rest[plain..];
+        rest = match rest {
+            [b'"', after @ ..] => return after,
+            [b'\\', b'n', after @ ..] => put(out, b'\n', after),
+            [b'\\', b'r', after @ ..] => put(out, b'\r', after),
+            [b'\\', b't', after @ ..] => put(out, b'\t', after),
+            [b'\\', b'v', after @ ..] => put(out, 0x0b, after),
+            [b'\\', b'f', after @ ..] => put(out, 0x0c, after),
+            [b'\\', b'x', high, low, after @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                put(out, hex(*high) << 4 | hex(*low), after)
             }
-            Some(b'0'..=b'7') => {
-                let mut value = 0_u32;
-                let mut length = 0;
-                while let Some(digit @ b'0'..=b'7') = text.get(i + length).filter(|_| length < 3) {
-                    value = value * 8 + u32::from(digit - b'0');
-                    length += 1;
-                }
-                out.push(value as u8);
-                i += length - 1;
-            }
-            Some(other) => out.push(*other),
-            None => {}
-        }
-        i += 1;
+            // Not as strace writes it.
+            [b'\\', b'x', after @ ..] => after,
+            [b'\\', after @ ..] => match after {
+                [b'0'..=b'7', ..] => octal(after, out),
+                [other, after @ ..] => put(out, *other, after),
+                [] => after,
+            },
+            // The string never ends.
+            _ => return &[],
+        };
     }
+    rest
+}
+
+fn put<'a>(out: &mut Vec<u8>, byte: u8, rest: &'a [u8]) -> &'a [u8] {
+    out.push(byte);
+    rest
+}
+
+/// The value of a hexadecimal digit.
+fn hex(digit: u8) -> u8 {
+    match digit {
+        b'0'..=b'9' => digit - b'0',
+        _ => (digit | 0x20) - b'a' + 10,
+    }
+}
+
+/// Up to three octal digits.
+fn octal<'a>(text: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
+    let mut value = 0_u32;
+    let mut rest = text;
+    for _ in 0..3 {
+        let [digit @ b'0'..=b'7', after @ ..] = rest else {
+            break;
+        };
+        value = value * 8 + u32::from(digit - b'0');
+        rest = after;
+    }
+    put(out, value as u8, rest)
 }
 
 /// The index after a string that begins at `at` with a quote; the length when it never ends.
 pub(crate) fn end_of_string(text: &[u8], at: usize) -> usize {
     let mut i = at + 1;
-    while let Some(found) = text.get(i..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
+    while let Some(found) = text.get(i..).and_then(|rest| near(b'"', b'\\', rest)) {
         i += found;
         if text[i] == b'"' {
             return i + 1;

@@ -1,7 +1,7 @@
 //! One line of an strace log, taken apart without copying anything: for the importer of logs, and for the
 //! engine that drives strace.
 
-use memchr::{memchr, memchr2, memmem, memrchr};
+use memchr::{memchr, memmem, memrchr};
 
 use super::quoted::end_of_string;
 use super::{number, text};
@@ -67,6 +67,8 @@ pub(crate) struct Outcome<'a> {
     pub(crate) tail: &'a [u8],
     /// The duration (`-T`) in nanoseconds.
     pub(crate) took: Option<u64>,
+    /// A duration or a value returned that no call can have (`<-1>`, digits beyond 64 bits); else empty.
+    pub(crate) unusable: &'a [u8],
 }
 
 impl Outcome<'_> {
@@ -90,6 +92,9 @@ fn digits(text: &[u8]) -> usize {
 /// Takes the columns before the call off a line.
 pub(crate) fn prefix(line: &[u8]) -> (Prefix, &[u8]) {
     let mut prefix = Prefix::default();
+    if line.first().is_some_and(u8::is_ascii_lowercase) {
+        return (prefix, line);
+    }
     let mut rest = skip_spaces(line);
     // Five columns at most: pid, security context, two stamps, instruction pointer or call number.
     for _ in 0..6 {
@@ -280,13 +285,24 @@ pub(crate) fn has_result(line: &[u8]) -> bool {
     split_result(line).is_some_and(|(_, result)| outcome(result).is_some())
 }
 
+/// The bytes that names are made of.
+const NAME: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        table[byte as usize] = byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'?';
+        byte += 1;
+    }
+    table
+};
+
 /// The length of the name before the bracket; 0 when there is none.
 fn name_length(body: &[u8]) -> usize {
-    let length = body
+    let longest = &body[..body.len().min(65)];
+    let length = longest
         .iter()
-        .take(65)
-        .take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'?'))
-        .count();
+        .position(|b| !NAME[usize::from(*b)])
+        .unwrap_or(longest.len());
     if body.get(length) == Some(&b'(') {
         length
     } else {
@@ -329,7 +345,7 @@ fn unfinished(rest: &[u8]) -> Option<&[u8]> {
 fn split_result(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut found = None;
     let mut i = 0;
-    while let Some(at) = rest.get(i..).and_then(|text| memchr2(b'"', b')', text)) {
+    while let Some(at) = rest.get(i..).and_then(|tail| text::near(b'"', b')', tail)) {
         i += at;
         if rest[i] == b'"' {
             let end = end_of_string(rest, i);
@@ -359,12 +375,18 @@ fn split_result(rest: &[u8]) -> Option<(&[u8], &[u8])> {
 fn outcome(result: &[u8]) -> Option<Outcome<'_>> {
     let mut result = text::trim(result);
     let mut took = None;
+    let mut unusable: &[u8] = &[];
     if result.last() == Some(&b'>')
         && let Some(open) = memrchr(b'<', result)
-        && let Some(time) = number::seconds(&result[open + 1..result.len() - 1])
     {
-        took = Some(time.0);
-        result = text::trim(&result[..open]);
+        let inner = &result[open + 1..result.len() - 1];
+        if let Some(time) = number::seconds(inner) {
+            took = Some(time.0);
+            result = text::trim(&result[..open]);
+        } else if result[..open].ends_with(b" ") && number::is_odd(inner) {
+            unusable = inner;
+            result = text::trim(&result[..open]);
+        }
     }
     let end = result.iter().position(|b| *b == b' ').unwrap_or(result.len());
     let mut value = &result[..end];
@@ -381,14 +403,23 @@ fn outcome(result: &[u8]) -> Option<Outcome<'_>> {
             errno,
             tail,
             took,
+            unusable,
             ..Outcome::default()
         });
     }
-    let ret = number::int(value)?;
+    let ret = match number::int(value) {
+        Some(ret) => Some(ret),
+        None if number::is_digits(value.strip_prefix(b"-").unwrap_or(value)) => {
+            unusable = value;
+            None
+        }
+        None => return None,
+    };
     let mut outcome = Outcome {
-        ret: Some(ret),
+        ret,
         tail,
         took,
+        unusable,
         ..Outcome::default()
     };
     // Hex values above 2^63 are addresses.
@@ -400,7 +431,7 @@ fn outcome(result: &[u8]) -> Option<Outcome<'_>> {
         } else if let Some(rest) = tail.strip_prefix(b"(errno ") {
             outcome.errno = Some(&rest[..digits(rest)]);
             outcome.failed = true;
-        } else if ret == -1 && tail.is_empty() {
+        } else if ret == Some(-1) && tail.is_empty() {
             outcome.failed = true;
         }
     }
@@ -467,7 +498,11 @@ fn mode(body: &[u8]) -> Option<Event<'_>> {
 
 /// Where in a line a message of strace breaks into it: `clone3(…strace: Process 102 attached`,
 /// `clone(Process 15 attached`.
+#[inline]
 pub(crate) fn inner_notice(line: &[u8]) -> Option<usize> {
+    if line.last() != Some(&b'd') {
+        return None;
+    }
     if !line.ends_with(b"ttached") && !line.ends_with(b"etached") {
         return None;
     }

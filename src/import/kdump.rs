@@ -31,6 +31,8 @@ struct Entry<'a> {
     /// What tells its threads apart.
     thread: u64,
     at: Option<u64>,
+    /// A stamp that no clock shows; else empty.
+    unusable: &'a [u8],
     kind: &'a [u8],
     body: &'a [u8],
 }
@@ -58,13 +60,14 @@ fn entry(line: &[u8]) -> Option<Entry<'_>> {
         // NetBSD counts the threads of each process from 1.
         thread = if id <= 0xffff { process << 16 | id } else { id };
     }
-    let stamp = (at >= 3 && before.contains(&b'.') && number::is_decimal(before))
-        .then(|| number::seconds(before))
-        .flatten();
+    let is_stamp =
+        at >= 3 && before.contains(&b'.') && (number::is_decimal(before) || number::is_odd(before));
+    let stamp = is_stamp.then(|| number::seconds(before)).flatten();
     Some(Entry {
         pid: u32::try_from(process).unwrap_or(0),
         thread,
         at: stamp.map(|n| n.0),
+        unusable: if is_stamp && stamp.is_none() { before } else { &[] },
         kind,
         body: text::trim(&line[end..]),
     })
@@ -124,6 +127,9 @@ impl Importer for Kdump {
                 last_at = at;
             }
             let pid = u32::try_from(entry.thread).unwrap_or(entry.pid);
+            if !entry.unusable.is_empty() {
+                imported.unusable_values.add(line.number, entry.unusable);
+            }
             match entry.kind {
                 b"CALL" => {
                     let open = entry
@@ -191,6 +197,9 @@ impl Importer for Kdump {
                     let value = result.first().copied().unwrap_or(b"");
                     let value = value.split(|b| *b == b'/').next().unwrap_or(b"");
                     let ret = number::int(value);
+                    if ret.is_none() && number::is_odd(value) {
+                        imported.unusable_values.add(line.number, value);
+                    }
                     let errno = match result {
                         [_, word, errno, ..] if *word == b"errno" => {
                             number::uint(errno).and_then(|n| u32::try_from(n).ok())

@@ -19,6 +19,8 @@ pub(crate) struct Line<'a> {
     pub(crate) number: u64,
     /// Whether a line feed ended it. Only the last line of a cut file has none.
     pub(crate) ended: bool,
+    /// There is certainly no escape character in it; found for many lines at once.
+    pub(crate) no_escape: bool,
 }
 
 /// A line that did not fit: its head, then a ring of the last bytes.
@@ -99,10 +101,12 @@ pub(crate) fn for_each<B>(
             break;
         }
         let length = buffer.len();
+        let no_escape = memchr(0x1b, buffer).is_none();
         let mut rest = buffer;
         while let Some(end) = memchr(b'\n', rest) {
             number += 1;
-            let text = if long.is_empty() {
+            let whole = long.is_empty();
+            let text = if whole {
                 &rest[..end]
             } else {
                 long.push(&rest[..end]);
@@ -112,10 +116,11 @@ pub(crate) fn for_each<B>(
                 text,
                 number,
                 ended: true,
+                no_escape: no_escape && whole,
             }) {
                 return Ok(Some(value));
             }
-            if !long.is_empty() {
+            if !whole {
                 long.clear();
             }
             rest = &rest[end + 1..];
@@ -129,6 +134,7 @@ pub(crate) fn for_each<B>(
             text,
             number: number + 1,
             ended: false,
+            no_escape: false,
         }) {
             return Ok(Some(value));
         }

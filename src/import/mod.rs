@@ -19,6 +19,8 @@ mod lines;
 mod ltrace;
 pub mod model;
 mod names;
+mod packed;
+mod pending;
 mod perf_stat;
 mod perf_trace;
 mod perf_trace_log;
@@ -50,7 +52,8 @@ pub use record::into_record;
 use crate::units::{Nanos, total};
 
 /// A map with a fast hash whose seed is new for every map, so that no file can be made to collide in it.
-type Map<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;
+type Map<K, V> = std::collections::HashMap<K, V, Hash>;
+type Hash = foldhash::fast::RandomState;
 
 /// The formats, by what prints them.
 #[derive(
@@ -307,7 +310,7 @@ const WRAPPING: u64 = 16 << 10;
 /// # Errors
 /// See [`ImportError`].
 pub fn import(input: Box<dyn Read>, from: Option<ImportFormat>) -> Result<Imported, ImportError> {
-    let (input, torn) = input::decompressed(input)?;
+    let (input, torn) = packed::decompressed(input)?;
     let mut imported = plain(input, from).map_err(|error| torn.explain(error))?;
     torn.note(&mut imported);
     finish(&mut imported);
@@ -395,7 +398,7 @@ fn plain(input: Box<dyn Read>, from: Option<ImportFormat>) -> Result<Imported, I
 /// What an input is, by its first bytes.
 pub fn format_of(input: Box<dyn Read>) -> Option<ImportFormat> {
     let mut head = Vec::new();
-    let mut input = unwrapped(input::decompressed(input).ok()?.0, None)
+    let mut input = unwrapped(packed::decompressed(input).ok()?.0, None)
         .ok()?
         .take(64 << 10);
     input.read_to_end(&mut head).ok()?;
@@ -412,10 +415,17 @@ pub fn import_split_log(files: Vec<(u32, Box<dyn Read>)>) -> Result<Imported, Im
     let mut session = strace_log::Session::default();
     let mut torn = Vec::new();
     for (pid, file) in files {
-        let (input, one) = input::decompressed(file)?;
+        let of = |error: ImportError| match error {
+            ImportError::Io(e) => ImportError::Io(io::Error::new(
+                e.kind(),
+                format!("the file of process {pid}: {e}"),
+            )),
+            error => error,
+        };
+        let (input, one) = packed::decompressed(file).map_err(of)?;
         torn.push(one);
         let mut input = io::BufReader::with_capacity(256 << 10, input);
-        session.read(&mut input, Some(pid))?;
+        session.read(&mut input, Some(pid)).map_err(of)?;
     }
     let mut imported = session
         .finish()

@@ -237,6 +237,11 @@ impl UnknownLines {
     /// How many characters of each.
     pub const WIDTH: usize = 120;
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     /// Notes a line.
     pub fn add(&mut self, number: u64, line: &[u8]) {
         self.count += 1;
@@ -318,6 +323,9 @@ pub struct Imported {
     pub facts: Option<Box<LogFacts>>,
     /// Lines of the file that nothing here understands.
     pub unknown_lines: UnknownLines,
+    /// Times and numbers that no run can have (`<-1>`, more than 64 bits hold), by line: they were left out.
+    #[serde(default, skip_serializing_if = "UnknownLines::is_empty")]
+    pub unusable_values: UnknownLines,
     /// What a reader of the counts must know, one sentence each.
     pub notes: Vec<String>,
 }
@@ -346,6 +354,7 @@ impl Imported {
             values: BTreeMap::new(),
             facts: None,
             unknown_lines: UnknownLines::default(),
+            unusable_values: UnknownLines::default(),
             notes: Vec::new(),
         }
     }

@@ -9,6 +9,7 @@ use super::{Map, text};
 use crate::units::{Nanos, total};
 
 /// Names that one log may have; text that only looks like calls can have any number.
+/// (`pending` keeps their ids in sixteen bits.)
 const MOST_NAMES: usize = 4096;
 /// Errnos kept apart for one call.
 const MOST_ERRNOS: usize = 64;
@@ -68,12 +69,42 @@ impl Counts {
 /// Index of a call in [`Names`].
 pub(super) type NameId = usize;
 
+/// Places for names met lately.
+const LATELY: usize = 64;
+
 /// All calls of a log.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Names {
     counts: Vec<Counts>,
-    ids: Map<Box<[u8]>, NameId>,
+    /// Their names as they stand in the log.
+    raw: Vec<Rc<[u8]>>,
+    /// Native ones met lately, where the few calls that make up most of a log are found at once.
+    lately: [NameId; LATELY],
+    ids: Map<Rc<[u8]>, NameId>,
     foreign: Map<(Rc<str>, Box<[u8]>), NameId>,
+}
+
+impl Default for Names {
+    fn default() -> Names {
+        Names {
+            counts: Vec::new(),
+            raw: Vec::new(),
+            lately: [NameId::MAX; LATELY],
+            ids: Map::default(),
+            foreign: Map::default(),
+        }
+    }
+}
+
+/// Where a name stands among those met lately.
+fn place(name: &[u8]) -> usize {
+    let sum = match name {
+        [first, .., before_last, last] => {
+            usize::from(*first) * 5 + usize::from(*before_last) * 3 + usize::from(*last)
+        }
+        _ => 0,
+    };
+    (sum + name.len() * 7) % LATELY
 }
 
 impl Names {
@@ -81,11 +112,20 @@ impl Names {
     pub(super) fn id(&mut self, name: &[u8], abi: Option<&Rc<str>>) -> Option<NameId> {
         match abi {
             None => {
-                if let Some(id) = self.ids.get(name) {
-                    return Some(*id);
+                let place = place(name);
+                let lately = self.lately[place];
+                if self.raw.get(lately).is_some_and(|raw| **raw == *name) {
+                    return Some(lately);
                 }
-                let id = self.push(name, None)?;
-                self.ids.insert(name.into(), id);
+                let id = match self.ids.get(name) {
+                    Some(id) => *id,
+                    None => {
+                        let id = self.push(name, None)?;
+                        self.ids.insert(Rc::clone(&self.raw[id]), id);
+                        id
+                    }
+                };
+                self.lately[place] = id;
                 Some(id)
             }
             Some(abi) => {
@@ -104,6 +144,7 @@ impl Names {
         if self.counts.len() >= MOST_NAMES {
             return None;
         }
+        self.raw.push(name.into());
         let name: Rc<str> = text::name(name).into();
         self.counts.push(Counts {
             class: Class::of(&name),

@@ -213,6 +213,9 @@ impl Importer for PerfTraceLog {
                 result.split_at(result.iter().position(|b| *b == b' ').unwrap_or(result.len()));
             let tail = text::trim(tail);
             let ret = number::int(value);
+            if ret.is_none() && number::is_odd(value) {
+                imported.unusable_values.add(line.number, value);
+            }
             let errno = if ret.is_some_and(|n| n < 0) && tail.starts_with(b"E") {
                 Some(text::name(
                     &tail[..tail.iter().position(|b| *b == b' ').unwrap_or(tail.len())],

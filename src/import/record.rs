@@ -49,6 +49,9 @@ pub fn into_record(mut files: Vec<(String, Imported)>, ops: Option<Ops>) -> Reco
         if imported.unknown_lines.count > 0 {
             set("unknown lines", imported.unknown_lines.count.to_string());
         }
+        if !imported.unusable_values.is_empty() {
+            set("unusable values", imported.unusable_values.count.to_string());
+        }
         let several = imported.tables.len() > 1;
         for table in &imported.tables {
             let row_name = if several {

@@ -3,7 +3,7 @@
 //! Works on bytes, line by line. What a line is, is found in [`crate::foreign::strace`]; this file puts halves together,
 //! counts, and hands each whole call to the [`Collector`].
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 use std::io::BufRead;
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -11,22 +11,18 @@ use std::rc::Rc;
 use super::facts::collect::{Call, Class, Collector};
 use super::model::{Imported, ImportedTable, Row, TimeKind};
 use super::names::{NameId, Names};
+use super::pending::{Kept, PendingCalls};
 use super::strace_summary::{Flavour, Parsed, TableParser, Took, command_line, complaint_note, summarise};
 use super::{Head, ImportError, ImportFormat, Importer, Map, Sniff, lines, nothing_of, text};
 use crate::foreign::strace::{self as scan, Event, Outcome, Prefix, Stamp};
 use crate::tally::{Abi, Syscall};
 use crate::units;
 
-/// Bytes of the first half of a call that are kept for the second.
-const HALF: usize = 4 << 10;
 /// Bytes and lines of a call that something printed into.
 const BROKEN: usize = 64 << 10;
 const BROKEN_LINES: u64 = 64;
-/// Of those, how many are looked through for the one that a line without a pid resumes: it is the last
-/// thread left, so there are few.
-const MOST_SEARCHED: usize = 64;
-/// Threads that may be inside a call at one time.
-const MOST_PENDING: usize = 65_536;
+/// Processes whose mode is kept.
+const MOST_MODES: usize = 65_536;
 
 /// The importer.
 pub(super) struct StraceLog;
@@ -89,15 +85,6 @@ fn times_of(log: &mut ImportedTable, table: &ImportedTable) -> bool {
     true
 }
 
-/// A call whose end is still to come.
-#[derive(Debug)]
-struct Pending {
-    id: NameId,
-    args: Vec<u8>,
-    at: Option<u64>,
-    line: u64,
-}
-
 /// What the line before was, where the next one may be its rest.
 #[derive(Debug, Clone, Copy)]
 enum Last {
@@ -134,13 +121,13 @@ struct Broken {
 pub(super) struct Session {
     names: Names,
     collector: Collector,
-    pending: BTreeMap<u32, Pending>,
+    pending: PendingCalls,
     broken: Option<Broken>,
     modes: Map<u32, Rc<str>>,
     /// The thread that lines without a pid belong to, once its pid is known.
     main: Option<u32>,
     unprefixed: bool,
-    /// Clock of `-r`, and whole days since the first stamp of `-t`.
+    /// Clock of `-r`, and nanoseconds of whole days since the first stamp of `-t`.
     relative: u64,
     day: u64,
     last_of_day: u64,
@@ -183,7 +170,11 @@ impl Session {
 
     fn line(&mut self, imported: &mut Imported, line: lines::Line<'_>) {
         let raw = text::trim_cr(line.text);
-        let plain = text::strip_ansi(raw);
+        let plain = if line.no_escape {
+            Cow::Borrowed(raw)
+        } else {
+            text::strip_ansi(raw)
+        };
         if let Some(summary) = &mut self.summary
             && !summary.is_closed()
         {
@@ -294,7 +285,7 @@ impl Session {
         match last {
             // strace -z and -Z leave the mark of the first half in front of the second.
             Some(Last::Unfinished(pid)) => {
-                let Some(pending) = self.pending.get(&pid) else {
+                let Some(pending) = self.pending.get(pid) else {
                     return false;
                 };
                 let mut text = pending.args.clone();
@@ -303,7 +294,7 @@ impl Session {
                 let Some((args, outcome)) = scan::rest_of_call(&text) else {
                     return false;
                 };
-                if let Some(pending) = self.pending.remove(&pid) {
+                if let Some(pending) = self.pending.remove(pid) {
                     self.end(
                         pid,
                         pending.id,
@@ -422,10 +413,10 @@ impl Session {
         match stamp? {
             Stamp::OfDay(nanos) => {
                 if nanos + DAY / 2 < self.last_of_day {
-                    self.day += 1;
+                    self.day = self.day.saturating_add(DAY);
                 }
                 self.last_of_day = nanos;
-                Some(self.day * DAY + nanos)
+                Some(self.day.saturating_add(nanos))
             }
             Stamp::Epoch(nanos) => {
                 let base = *self.epoch_base.get_or_insert(nanos);
@@ -445,6 +436,7 @@ impl Session {
             Event::Call(name, args, outcome) => {
                 let pid = self.thread(prefix);
                 self.drop_pending(pid);
+                self.check(imported, &outcome, number);
                 let Some(id) = self.begin(imported, pid, name, number) else {
                     return;
                 };
@@ -464,18 +456,15 @@ impl Session {
                 if self.names.of(id).is_some_and(|c| c.class == Class::Clone) {
                     self.collector.clone_begins(pid, args);
                 }
-                if self.pending.len() < MOST_PENDING {
-                    self.pending.insert(
-                        pid,
-                        Pending {
-                            id,
-                            args: args[..args.len().min(HALF)].to_vec(),
-                            at,
-                            line: number,
-                        },
-                    );
-                } else if let Some(counts) = self.names.of(id) {
-                    counts.unfinished += 1;
+                match self.pending.insert(pid, id, args, at, number) {
+                    Kept::Whole => {}
+                    Kept::Part => self.collector.truncated(),
+                    Kept::Nothing => {
+                        self.collector.truncated();
+                        if let Some(counts) = self.names.of(id) {
+                            counts.unfinished += 1;
+                        }
+                    }
                 }
             }
             Event::Resumed(name, rest, outcome) => {
@@ -500,9 +489,7 @@ impl Session {
                 });
                 self.drop_pending(pid);
                 // Its exec returns under the number that it has taken over.
-                if let Some(pending) = self.pending.remove(&other) {
-                    self.pending.insert(pid, pending);
-                }
+                self.pending.hand_over(other, pid);
             }
             Event::Mode(pid, mode) => {
                 let pid = match pid {
@@ -513,7 +500,7 @@ impl Session {
                 let mode = text::name(mode);
                 if mode == "64" {
                     self.modes.remove(&pid);
-                } else if self.modes.len() < MOST_PENDING {
+                } else if self.modes.len() < MOST_MODES {
                     self.modes.insert(pid, mode.into());
                 }
             }
@@ -528,12 +515,19 @@ impl Session {
         }
     }
 
+    /// Notes what a call cannot have taken or returned.
+    fn check(&self, imported: &mut Imported, outcome: &Outcome<'_>, number: u64) {
+        if !outcome.unusable.is_empty() {
+            imported.unusable_values.add(number, outcome.unusable);
+        }
+    }
+
     /// A call that the same thread never ended before its next one.
     fn drop_pending(&mut self, pid: u32) {
         if self.pending.is_empty() {
             return;
         }
-        if let Some(pending) = self.pending.remove(&pid)
+        if let Some(pending) = self.pending.remove(pid)
             && let Some(counts) = self.names.of(pending.id)
         {
             counts.unfinished += 1;
@@ -641,13 +635,14 @@ impl Session {
         at: Option<u64>,
         number: u64,
     ) {
+        self.check(imported, &outcome, number);
         let mut pid = self.thread(prefix);
         // The thread that had no name so far gets one with the return of its clone.
         if prefix.pid.is_some()
             && self.unprefixed
             && self.main.is_none()
-            && !self.pending.contains_key(&pid)
-            && let Some(pending) = self.pending.get(&0)
+            && !self.pending.contains(pid)
+            && let Some(pending) = self.pending.get(0)
             && self
                 .names
                 .of(pending.id)
@@ -657,21 +652,14 @@ impl Session {
             pid = 0;
         }
         // The last thread left has no pid in front, and may be another than the one that began so.
-        if prefix.pid.is_none() && !self.pending.contains_key(&pid) {
-            let same = |pending: &&Pending, names: &mut Names| {
-                name.is_empty() || names.of(pending.id).is_some_and(|c| c.name.as_bytes() == name)
-            };
+        if prefix.pid.is_none() && !self.pending.contains(pid) {
             let names = &mut self.names;
-            if let Some(other) = self
-                .pending
-                .iter()
-                .take(MOST_SEARCHED)
-                .find_map(|(other, pending)| same(&pending, names).then_some(*other))
-            {
+            let same = |id| name.is_empty() || names.of(id).is_some_and(|c| c.name.as_bytes() == name);
+            if let Some(other) = self.pending.find(same) {
                 pid = other;
             }
         }
-        match self.pending.remove(&pid) {
+        match self.pending.remove(pid) {
             Some(pending) => {
                 let mut args = pending.args;
                 if !rest.is_empty() {
@@ -742,8 +730,8 @@ impl Session {
             }
             beside = Some((parsed, counted));
         }
-        for pending in std::mem::take(&mut self.pending).into_values() {
-            if let Some(counts) = self.names.of(pending.id) {
+        for id in std::mem::take(&mut self.pending).into_ids() {
+            if let Some(counts) = self.names.of(id) {
                 counts.unfinished += 1;
             }
         }
@@ -803,5 +791,24 @@ impl Session {
         }
         imported.tables.push(table);
         Ok(imported)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_of_more_days_than_there_are_stands_still() {
+        let mut session = Session::default();
+        let mut last = 0;
+        for _ in 0..300_000 {
+            for of_day in [86_399_000_000_000, 0] {
+                let at = session.clock(Some(Stamp::OfDay(of_day))).unwrap_or_default();
+                assert!(at >= last);
+                last = at;
+            }
+        }
+        assert_eq!(last, u64::MAX);
     }
 }

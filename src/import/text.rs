@@ -175,9 +175,7 @@ fn strip_html(line: &[u8]) -> Cow<'_, [u8]> {
             |length: usize| rest.get(length) == Some(&b']') && out.last().is_some_and(u8::is_ascii_digit);
         if let Some(length) = tag_at(rest).filter(|length| !named(*length)) {
             // Cells of a table must not run together.
-            if rest[1..].to_ascii_lowercase().starts_with(b"t")
-                || rest[1..].to_ascii_lowercase().starts_with(b"/t")
-            {
+            if matches!(rest, [b'<', b't' | b'T', ..] | [b'<', b'/', b't' | b'T', ..]) {
                 out.push(b' ');
             }
             rest = &rest[length..];

@@ -40,7 +40,7 @@ impl Limit for AbortOnOverflow {
                 Ok(_) | Err(_) => reading
                     .fix(
                         "sysctl -w net.ipv4.tcp_abort_on_overflow=0, and a longer accept queue",
-                        "net.ipv4.tcp_abort_on_overflow = 0",
+                        "net.ipv4.tcp_abort_on_overflow = 0 in /etc/sysctl.d/90-overflow.conf",
                         "docker run --sysctl net.ipv4.tcp_abort_on_overflow=0",
                     )
                     .unknown("on: a full accept queue can reset clients (ECONNRESET after connect), besides stalls"),

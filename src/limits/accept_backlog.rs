@@ -4,7 +4,7 @@
 //! The backlog is what the kernel holds for that very listener, latched when it called listen(); neither
 //! the sysctl nor the server's setting tells it.
 
-use super::reading::Reading;
+use super::reading::{Reading, enough};
 use super::{Limit, Load};
 use crate::proc::process::same_netns;
 use crate::proc::sockdiag::{self, Listener};
@@ -48,14 +48,17 @@ impl Limit for AcceptBacklog {
             Err(why) => return reading.unknown(why),
         };
         let capacity = listener.capacity();
-        let (now, kept) = fixes(root, load, demand);
+        let wanted = enough(demand, capacity).saturating_sub(1);
+        let (now, kept) = fixes(root, load, wanted);
         reading
             .capacity(capacity)
             .fix(
                 now,
                 kept,
-                "docker run --sysctl net.core.somaxconn=N; in Kubernetes it is an \"unsafe\" sysctl; the server's \
-                 namespace counts, for UNIX sockets too",
+                format!(
+                    "docker run --sysctl net.core.somaxconn={wanted}; in Kubernetes it is an \"unsafe\" sysctl; the \
+                     server's namespace counts, for UNIX sockets too"
+                ),
             )
             .decide(|verdict| effect(verdict, load.tcp, demand, capacity))
     }
@@ -89,8 +92,7 @@ pub(super) fn planned_listener(root: &Root, load: &Load) -> Result<Listener, Str
 }
 
 /// What to set, now and for good: both locks, and only those that bind.
-fn fixes(root: &Root, load: &Load, demand: u64) -> (String, String) {
-    let backlog = demand.saturating_sub(1);
+fn fixes(root: &Root, load: &Load, backlog: u64) -> (String, String) {
     let somaxconn = sysctl::integer(root, "net.core.somaxconn").ok();
     let asked = load.server.tcp_backlog;
     let mut now = Vec::new();
@@ -128,12 +130,14 @@ fn effect(verdict: Verdict, tcp: bool, demand: u64, capacity: u64) -> String {
     match (verdict, tcp) {
         (Verdict::Fail, true) => format!(
             "SYN dropped, retransmit after 1 s: when all {demand} connect at once, {} of them stall for whole \
-             seconds and nothing is reported",
+             seconds and nothing is reported, until a time-out ends it (phpredis \"Connection timed out\", redis-py \
+             \"Timeout connecting to server\")",
             demand.saturating_sub(capacity)
         ),
         (Verdict::Fail, false) => format!(
-            "connect EAGAIN at once (\"Resource temporarily unavailable\") when more than {capacity} wait; a \
-             blocking client waits instead; no kernel counter shows it"
+            "connect EAGAIN at once (\"Resource temporarily unavailable\") when more than {capacity} wait: so \
+             says phpredis, and redis-py \"Error 11 connecting to\"; a blocking client (redis-rs, redis-py 4 without \
+             time-out) waits instead; no kernel counter shows it"
         ),
         (Verdict::Warn, _) => format!("up to {demand} wait in a queue of {capacity}: close"),
         (Verdict::Ok | Verdict::Unknown | Verdict::NotApplicable, _) => {

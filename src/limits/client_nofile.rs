@@ -1,6 +1,6 @@
 //! `ulimit -n` of the client processes. Read from this process, whose limits they inherit.
 
-use super::reading::{Reading, amount};
+use super::reading::{Reading, amount, enough};
 use super::{Limit, Load};
 use crate::proc::Root;
 use crate::proc::process::{Resource, Who, rlimit};
@@ -39,14 +39,15 @@ impl Limit for ClientNofile {
         let demand = load.client_fds();
         let soft = limit.soft.unwrap_or(u64::MAX);
         let hard = limit.hard.unwrap_or(u64::MAX);
-        let now = if demand <= hard {
+        let wanted = enough(demand, soft);
+        let now = if wanted <= hard {
             format!(
-                "ulimit -n >= {demand} (raise soft; hard already {}): ulimit -Sn {demand}",
+                "ulimit -n >= {wanted} (raise soft; hard already {}): ulimit -Sn {wanted}",
                 amount(hard)
             )
         } else {
             format!(
-                "ulimit -n {demand} as root (the hard limit is {} too)",
+                "ulimit -n {wanted} as root (the hard limit is {} too)",
                 amount(hard)
             )
         };
@@ -58,13 +59,13 @@ impl Limit for ClientNofile {
             .capacity(soft)
             .fix(
                 now,
-                format!("LimitNOFILE={demand} in the unit, or \"* soft nofile {demand}\" in /etc/security/limits.conf"),
-                format!("docker run --ulimit nofile={demand}"),
+                format!("LimitNOFILE={wanted} in the unit, or \"* soft nofile {wanted}\" in /etc/security/limits.conf"),
+                format!("docker run --ulimit nofile={wanted}"),
             )
             .decide(|verdict| match verdict {
                 Verdict::Fail => format!(
                     "socket EMFILE after {} connections in a process; phpredis then says \"Redis server went \
-                     away\" and predis an empty message",
+                     away\", predis an empty message, redis-py \"Error 24 connecting to\"",
                     soft.saturating_sub(load.client_base_fds)
                 ),
                 Verdict::Warn => format!("{demand} of {} descriptors per client: close", amount(soft)),

@@ -1,7 +1,7 @@
 //! `nf_conntrack_max`: connections that the packet filter follows, closed ones for two more minutes. Only
 //! where a rule uses it; then also on loopback.
 
-use super::reading::Reading;
+use super::reading::{Reading, enough};
 use super::{Limit, Load};
 use crate::proc::{Root, sysctl};
 use crate::record::{LimitReading, Verdict};
@@ -63,11 +63,12 @@ impl Limit for Conntrack {
             .saturating_add(open)
             .saturating_add(rate.saturating_mul(hold))
             .saturating_add(in_all);
+        let wanted = enough(demand, max);
         let reading = reading
             .demand(demand, format!("{count} followed now + {open} open + {rate} connects/s x {hold} s"))
             .fix(
-                format!("sysctl -w net.netfilter.nf_conntrack_max={demand} on the host"),
-                format!("net.netfilter.nf_conntrack_max = {demand} in /etc/sysctl.d; or a notrack rule for the port"),
+                format!("sysctl -w net.netfilter.nf_conntrack_max={wanted} on the host"),
+                format!("net.netfilter.nf_conntrack_max = {wanted} in /etc/sysctl.d/90-conntrack.conf; or a notrack rule for the port"),
                 "read-only in a container: set it on the host",
             );
         if count == 0 && demand > max {
@@ -78,8 +79,8 @@ impl Limit for Conntrack {
         }
         reading.decide(|verdict| match verdict {
             Verdict::Fail => {
-                "SYNs are dropped in the client: connects stall and time out as with a full accept queue, \
-                 while ListenOverflows stays 0"
+                "SYNs are dropped in the client: connects stall and time out as with a full accept queue (phpredis \
+                 \"Connection timed out\", redis-py \"Timeout connecting to server\"), while ListenOverflows stays 0"
                     .to_owned()
             }
             Verdict::Warn | Verdict::Ok | Verdict::Unknown | Verdict::NotApplicable => {

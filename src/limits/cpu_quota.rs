@@ -3,6 +3,7 @@
 
 use super::reading::Reading;
 use super::{Limit, Load};
+use crate::proc::cgroup::Version;
 use crate::proc::{Root, cgroup};
 use crate::record::LimitReading;
 
@@ -11,10 +12,6 @@ pub(super) struct CpuQuota;
 impl Limit for CpuQuota {
     fn id(&self) -> &'static str {
         "cpu_quota"
-    }
-
-    fn needs_server(&self) -> bool {
-        false
     }
 
     fn title(&self) -> &'static str {
@@ -53,9 +50,12 @@ impl Limit for CpuQuota {
             )
             .capacity(quota.quota)
             .fix(
-                format!("echo \"max {}\" > /{}/cpu.max", quota.period, quota.folder),
+                match quota.version {
+                    Version::V1 => format!("echo -1 > /{}/cpu.cfs_quota_us", quota.folder),
+                    Version::V2 => format!("echo \"max {}\" > /{}/cpu.max", quota.period, quota.folder),
+                },
                 "CPUQuota= in the server's unit (100% is one CPU)",
-                "docker run --cpus; or a shorter period",
+                "docker run --cpus 1; or a shorter period",
             );
         if quota.quota >= quota.period {
             return reading.fine("at least one whole CPU, as much as a server of one thread can use");

@@ -96,11 +96,14 @@ impl Limit for EphemeralPorts {
         reading
             .demand(demand, formula)
             .fix(
-                fix_now(ports, &reuse, rate),
-                if reuse.applies {
+                fix_now(ports, load, &reuse, rate),
+                if reuse.applies || rate == 0 {
                     "net.ipv4.ip_local_port_range = 1024 65535 in /etc/sysctl.d/90-ports.conf"
-                } else {
+                } else if reuse.timestamps {
                     "net.ipv4.tcp_tw_reuse = 1 in /etc/sysctl.d/90-ports.conf (clients only)"
+                } else {
+                    "net.ipv4.tcp_timestamps = 1 and net.ipv4.tcp_tw_reuse = 1 in /etc/sysctl.d/90-ports.conf (clients \
+                     only)"
                 },
                 "docker run --sysctl net.ipv4.ip_local_port_range=\"1024 65535\"; in Kubernetes the range is a \
                  \"safe\" sysctl",
@@ -112,7 +115,10 @@ impl Limit for EphemeralPorts {
 /// How long a port is blocked after its connection was closed here.
 struct Reuse {
     hold_ms: u64,
+    /// How long it would be with reuse.
+    delay_ms: u64,
     applies: bool,
+    timestamps: bool,
     words: String,
 }
 
@@ -130,7 +136,9 @@ impl Reuse {
         };
         Ok(Reuse {
             hold_ms: if applies { delay } else { TIME_WAIT_MS },
+            delay_ms: delay,
             applies,
+            timestamps,
             words: match (mode, applies) {
                 (2, true) => "loopback reuse on (tcp_tw_reuse=2)".to_owned(),
                 (2, false) if timestamps => "tcp_tw_reuse=2 helps loopback addresses only".to_owned(),
@@ -158,18 +166,36 @@ fn seconds(ms: u64) -> String {
     }
 }
 
-fn fix_now(ports: u64, reuse: &Reuse, rate: u64) -> String {
-    let mut parts = vec!["persistent connections".to_owned()];
-    if !reuse.applies {
-        parts.push(format!(
-            "tcp_tw_reuse=1 ({ports}/s): sysctl -w net.ipv4.tcp_tw_reuse=1"
-        ));
-        const WIDEST: u64 = 65535 - 1024 + 1;
-        let widest = WIDEST * 1000 / TIME_WAIT_MS;
-        let enough = if rate > widest { "not enough" } else { "enough" };
-        parts.push(format!("range 1024-65535 alone gives only {widest}/s: {enough}"));
+fn fix_now(ports: u64, load: &Load, reuse: &Reuse, rate: u64) -> String {
+    const WIDEST: u64 = 65535 - 1024 + 1;
+    const WIDER: &str = "a wider range: sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\" (and the ports of services in \
+                         it into ip_local_reserved_ports)";
+    let mut parts = Vec::new();
+    if load.connect_per_op {
+        parts.push("persistent connections".to_owned());
+    }
+    // Against connections that stay open only more ports help, or fewer connections.
+    if rate == 0 || reuse.applies {
+        parts.push(WIDER.to_owned());
     } else {
-        parts.push("a wider range: sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"".to_owned());
+        let with_reuse = sustainable(ports, reuse.delay_ms).replace(" connects/s", "/s");
+        let on = if reuse.timestamps {
+            ""
+        } else {
+            "net.ipv4.tcp_timestamps=1 "
+        };
+        parts.push(format!(
+            "tcp_tw_reuse=1 ({with_reuse}): sysctl -w {on}net.ipv4.tcp_tw_reuse=1"
+        ));
+        let widest = WIDEST
+            .saturating_mul(load.destinations.max(1))
+            .saturating_mul(1000)
+            / TIME_WAIT_MS;
+        parts.push(if rate > widest {
+            format!("range 1024-65535 alone gives only {widest}/s: not enough")
+        } else {
+            format!("range 1024-65535 alone gives {widest}/s: enough")
+        });
     }
     parts.push("several server addresses or ports (each has all ports again)".to_owned());
     parts.join("; ")
@@ -191,11 +217,15 @@ fn effect(verdict: Verdict, load: &Load, ports: u64, rate: u64, sustainable: &st
                 seconds => format!("after about {seconds} s"),
             };
             format!(
-                "connect EADDRNOTAVAIL (\"Cannot assign requested address\") {when}: {begin}: {sustainable} can last"
+                "connect EADDRNOTAVAIL (\"Cannot assign requested address\", redis-py \"Error 99 connecting to\") {when}: \
+                 {begin}: {sustainable} can last"
             )
         }
-        Verdict::Fail => format!("connect EADDRNOTAVAIL: {begin}"),
-        Verdict::Warn => format!("{begin}: close to the {sustainable} that can last"),
+        Verdict::Fail => format!(
+            "connect EADDRNOTAVAIL (\"Cannot assign requested address\", redis-py \"Error 99 connecting to\"): {begin}"
+        ),
+        Verdict::Warn if rate > 0 => format!("{begin}: close to the {sustainable} that can last"),
+        Verdict::Warn => format!("{begin}: close"),
         Verdict::Ok | Verdict::Unknown | Verdict::NotApplicable => format!("{begin}: fits"),
     }
 }
@@ -302,6 +332,25 @@ mod tests {
             EphemeralPorts.check(&Tree::defaults().root(), &load).verdict,
             Verdict::NotApplicable
         );
+    }
+
+    #[test]
+    fn a_fix_is_one_that_helps() {
+        let held = Load {
+            processes: 300,
+            connections_per_process: 100,
+            ..Load::default()
+        };
+        let now = EphemeralPorts.check(&Tree::defaults().root(), &held).fix.now;
+        assert!(now.starts_with("a wider range"), "{now}");
+        assert!(!now.contains("reuse") && !now.contains("persistent"), "{now}");
+        let off = Tree::defaults().with("proc/sys/net/ipv4/tcp_timestamps", "0\n");
+        let now = EphemeralPorts.check(&off.root(), &per_op(1, 1000, true)).fix.now;
+        assert!(
+            now.contains("sysctl -w net.ipv4.tcp_timestamps=1 net.ipv4.tcp_tw_reuse=1"),
+            "{now}"
+        );
+        assert!(now.contains("alone gives 1075/s: enough"), "{now}");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::proc::sockdiag::Listener;
 pub enum ServerKind {
     /// Redis, Valkey, and what has their settings.
     #[default]
+    #[serde(alias = "valkey")]
     Redis,
     /// memcached.
     Memcached,
@@ -63,7 +64,10 @@ impl ServerFacts {
                 *slot = Some(value);
             }
         };
-        learn(&mut self.maxclients, &["maxclients", "max_connections"]);
+        learn(
+            &mut self.maxclients,
+            &["maxclients", "max_connections", "maxconns"],
+        );
         learn(
             &mut self.connected_clients,
             &["connected_clients", "curr_connections"],

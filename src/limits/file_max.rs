@@ -70,8 +70,8 @@ impl Limit for FileMax {
             )
             .decide(|verdict| match verdict {
                 Verdict::Fail => {
-                    "socket, accept4 and open fail with ENFILE (Too many open files in system); \
-                     a process with CAP_SYS_ADMIN is exempt"
+                    "socket, accept4 and open fail with ENFILE (\"Too many open files in system\"): phpredis says \"Redis \
+                     server went away\", redis-py \"Error 23 connecting to\"; a process with CAP_SYS_ADMIN is exempt"
                         .to_owned()
                 }
                 Verdict::Warn => format!("close to the machine's {} open files", amount(max)),

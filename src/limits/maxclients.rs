@@ -2,7 +2,7 @@
 //! counts the connection just closed when the next one comes.
 
 use super::facts::{REDIS_RESERVED_FDS, ServerKind};
-use super::reading::Reading;
+use super::reading::{Reading, enough};
 use super::{Limit, Load};
 use crate::proc::Root;
 use crate::record::{LimitReading, Verdict};
@@ -34,6 +34,7 @@ impl Limit for Maxclients {
             ServerKind::Other => return reading.unknown("the server is of an unknown kind"),
         }
         let counted = load.counted_by_server();
+        // What is not told may be anything: it can only make matters worse.
         let present = load.server.connected_clients;
         let demand = counted.saturating_add(present.unwrap_or(0));
         let term = match (load.connect_per_op, load.server_closes_first) {
@@ -44,33 +45,42 @@ impl Limit for Maxclients {
                 load.processes, load.connections_per_process
             ),
         };
-        let reading = reading.demand(demand, format!("{term} + {} connected now", present.unwrap_or(0)));
+        let now = present.map_or_else(|| "those".to_owned(), |present| present.to_string());
+        let reading = reading.demand(demand, format!("{term} + {now} connected now"));
         let Some(maxclients) = load.server.maxclients else {
             return reading.unknown("the server does not tell its maxclients");
         };
-        let wanted = demand.saturating_add(REDIS_RESERVED_FDS);
+        let target = enough(demand, maxclients);
+        let wanted = target.saturating_add(REDIS_RESERVED_FDS);
         let lowered = load.server.lowered_by_ulimit();
         let mut now = if lowered {
             format!(
-                "LimitNOFILE / ulimit -n >= {demand}+{REDIS_RESERVED_FDS} for redis-server and a restart, then maxclients \
-                 {demand}; its ulimit lowered it to {maxclients}"
+                "LimitNOFILE / ulimit -n >= {target}+{REDIS_RESERVED_FDS} for redis-server and a restart, then maxclients \
+                 {target}; its ulimit lowered it to {maxclients}"
             )
         } else {
-            format!("CONFIG SET maxclients {demand} (needs ulimit -n of {wanted})")
+            format!("CONFIG SET maxclients {target} (needs ulimit -n of {wanted})")
         };
         if load.connect_per_op && !load.server_closes_first {
             now.push_str("; or QUIT before close: demand falls to N+1");
         }
+        let reading = reading.capacity(maxclients);
+        if present.is_none() && demand <= maxclients {
+            return reading.unknown(format!(
+                "the server does not tell how many clients it has now; {} would be too many",
+                (maxclients - demand).saturating_add(1)
+            ));
+        }
         reading
-            .capacity(maxclients)
             .fix(
                 now,
-                format!("maxclients {demand} in redis.conf, LimitNOFILE={wanted} in its unit"),
-                format!("docker run --ulimit nofile={wanted}, and maxclients {demand} in the configuration"),
+                format!("maxclients {target} in redis.conf, LimitNOFILE={wanted} in its unit"),
+                format!("docker run --ulimit nofile={wanted}, and maxclients {target} in the configuration"),
             )
             .decide(|verdict| match verdict {
                 Verdict::Fail => {
-                    "-ERR reply then close; phpredis returns false and reports nothing, redis-rs sees a reset"
+                    "-ERR reply then close; phpredis returns false and reports nothing, predis and redis-py say \"max number \
+                     of clients reached\", redis-rs sees a reset"
                         .to_owned()
                 }
                 Verdict::Warn | Verdict::Ok | Verdict::Unknown | Verdict::NotApplicable => {
@@ -117,6 +127,22 @@ mod tests {
             ..load(10_000)
         };
         assert_eq!(Maxclients.check(&root, &quits).demand.known(), Some(&1001));
+    }
+
+    #[test]
+    fn clients_that_are_not_counted_are_not_none() {
+        let mut load = load(10_000);
+        load.server.connected_clients = None;
+        let root = Tree::new().root();
+        let reading = Maxclients.check(&root, &load);
+        assert_eq!(reading.verdict, Verdict::Unknown);
+        assert!(
+            reading.effect.ends_with("8001 would be too many"),
+            "{}",
+            reading.effect
+        );
+        load.processes = 5001;
+        assert_eq!(Maxclients.check(&root, &load).verdict, Verdict::Fail);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! one and by the descriptors it has open.
 
 use super::facts::ServerKind;
-use super::reading::Reading;
+use super::reading::{Reading, enough};
 use super::{Limit, Load};
 use crate::proc::Root;
 use crate::record::{LimitReading, Verdict};
@@ -32,15 +32,12 @@ impl Limit for MemcachedConns {
         let Some(max) = load.server.maxclients else {
             return reading.unknown("memcached does not tell its max_connections");
         };
-        let wanted = |fds: u64| open.saturating_add(fds).saturating_add(1);
         let reading_with = |reading: Reading, fds: u64, usable: u64| {
+            let wanted = enough(open, usable).saturating_add(fds).saturating_add(1);
             reading.capacity(usable).fix(
-                format!("restart memcached with -c {}", wanted(fds)),
-                format!(
-                    "-c {} in /etc/memcached.conf, LimitNOFILE in its unit",
-                    wanted(fds)
-                ),
-                format!("memcached -c {} as the container's command", wanted(fds)),
+                format!("restart memcached with -c {wanted}"),
+                format!("-c {wanted} in /etc/memcached.conf, LimitNOFILE={wanted} in its unit"),
+                format!("memcached -c {wanted} as the container's command"),
             )
         };
         let effect = move |verdict: Verdict, usable: u64| match verdict {

@@ -1,10 +1,12 @@
-//! `ulimit -u`: tasks of one user, threads and other sessions included. It binds nobody with
-//! CAP_SYS_ADMIN or CAP_SYS_RESOURCE, so usually not root.
+//! `ulimit -u`: tasks of one user, threads and other sessions included. It binds neither the machine's root
+//! nor anybody with CAP_SYS_ADMIN or CAP_SYS_RESOURCE (`copy_process` in kernel/fork.c).
 
-use super::reading::{Reading, amount};
+use super::reading::{Reading, amount, enough};
 use super::{Limit, Load};
 use crate::proc::Root;
-use crate::proc::process::{CAP_SYS_ADMIN, CAP_SYS_RESOURCE, Resource, Who, rlimit, status, tasks_of_user};
+use crate::proc::process::{
+    CAP_SYS_ADMIN, CAP_SYS_RESOURCE, Resource, Who, in_first_user_namespace, rlimit, status, tasks_of_user,
+};
 use crate::record::{LimitReading, Verdict};
 
 pub(super) struct Nproc;
@@ -32,9 +34,18 @@ impl Limit for Nproc {
             (Ok(me), Ok(limit)) => (me, limit),
             (Err(e), _) | (_, Err(e)) => return reading.unknown(e.to_string()),
         };
-        if me.has(CAP_SYS_ADMIN) || me.has(CAP_SYS_RESOURCE) {
-            return reading
-                .not_applicable("this user has CAP_SYS_ADMIN or CAP_SYS_RESOURCE, which is exempt");
+        // In a user namespace of its own a process may seem to be root and have all capabilities: they do
+        // not count here.
+        match in_first_user_namespace(root) {
+            Ok(true) if me.uid == 0 => {
+                return reading.not_applicable("root (user 0 of the machine) is exempt");
+            }
+            Ok(true) if me.has(CAP_SYS_ADMIN) || me.has(CAP_SYS_RESOURCE) => {
+                return reading
+                    .not_applicable("this user has CAP_SYS_ADMIN or CAP_SYS_RESOURCE, which is exempt");
+            }
+            Ok(_) => {}
+            Err(e) => return reading.unknown(e.to_string()),
         }
         let reading = reading.capacity_or_none(limit.soft);
         let tasks = match tasks_of_user(root, me.uid) {
@@ -42,19 +53,21 @@ impl Limit for Nproc {
             Err(e) => return reading.unknown(e.to_string()),
         };
         let demand = tasks.saturating_add(load.processes);
+        let wanted = enough(demand, limit.soft.unwrap_or(u64::MAX));
         reading
             .demand(
                 demand,
                 format!("{tasks} tasks of user {} + {} processes", me.uid, load.processes),
             )
             .fix(
-                format!("ulimit -u {demand}"),
-                format!("TasksMax= and LimitNPROC={demand} in the unit (LimitNPROC counts per user)"),
-                format!("docker run --ulimit nproc={demand}"),
+                format!("ulimit -u {wanted} (above the hard limit as root)"),
+                format!("LimitNPROC={wanted} in the unit (it counts all of the user's tasks; TasksMax= counts the unit's)"),
+                format!("docker run --ulimit nproc={wanted}"),
             )
             .decide(|verdict| match verdict {
                 Verdict::Fail => {
-                    "fork EAGAIN (\"Resource temporarily unavailable\"), which is not a network error"
+                    "fork EAGAIN (\"Resource temporarily unavailable\"), which is no network error; PHP says \
+                     \"pcntl_fork(): Error 11\""
                         .to_owned()
                 }
                 Verdict::Warn | Verdict::Ok | Verdict::Unknown | Verdict::NotApplicable => {
@@ -95,6 +108,24 @@ mod tests {
         };
         assert_eq!(verdict(10), Verdict::Ok);
         assert_eq!(verdict(18), Verdict::Fail);
+    }
+
+    #[test]
+    fn root_is_exempt_without_capabilities_and_not_in_a_user_namespace() {
+        let root = |capabilities| {
+            Tree::defaults()
+                .with("proc/self/limits", "Max processes 20 20 processes\n")
+                .with("systally/uid_tasks", "30")
+                .with("proc/self/status", status_with(capabilities).replace("1000", "0"))
+        };
+        let verdict = |tree: &Tree| Nproc.check(&tree.root(), &Load::default()).verdict;
+        assert_eq!(verdict(&root("0000000000000000")), Verdict::NotApplicable);
+        let first = root("000001ffffffffff").with("proc/self/ns/user", "user:[4026531837]\n");
+        assert_eq!(verdict(&first), Verdict::NotApplicable);
+        let own = root("000001ffffffffff").with("proc/self/ns/user", "user:[4026532900]\n");
+        assert_eq!(verdict(&own), Verdict::Fail);
+        let odd = root("000001ffffffffff").with("proc/self/ns/user", "x");
+        assert_eq!(verdict(&odd), Verdict::Unknown);
     }
 
     #[test]

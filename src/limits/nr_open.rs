@@ -1,7 +1,7 @@
 //! `fs.nr_open`: how far `ulimit -n` of any process may be raised. It bears on a load only when that has to
 //! be raised.
 
-use super::reading::Reading;
+use super::reading::{Reading, enough};
 use super::{Limit, Load};
 use crate::proc::process::{Resource, Who, rlimit};
 use crate::proc::{Root, sysctl};
@@ -35,12 +35,13 @@ impl Limit for NrOpen {
         if soft.is_none_or(|soft| wanted <= soft) {
             return reading.not_applicable("no process has to raise its limit of open files");
         }
+        let target = enough(wanted, nr_open);
         reading
             .demand(wanted, format!("{wanted} descriptors per client"))
             .capacity(nr_open)
             .fix(
-                format!("sysctl -w fs.nr_open={wanted}, before the limit itself is raised"),
-                format!("fs.nr_open = {wanted} in /etc/sysctl.d/90-nr-open.conf"),
+                format!("sysctl -w fs.nr_open={target}, before the limit itself is raised"),
+                format!("fs.nr_open = {target} in /etc/sysctl.d/90-nr-open.conf"),
                 "not namespaced: set it on the host",
             )
             .decide(|verdict| match verdict {

@@ -50,7 +50,10 @@ impl Limit for Orphans {
             .capacity(max)
             .fix(
                 format!("sysctl -w net.ipv4.tcp_max_orphans={}", demand.saturating_mul(2)),
-                "the same in /etc/sysctl.d/90-orphans.conf",
+                format!(
+                    "net.ipv4.tcp_max_orphans = {} in /etc/sysctl.d/90-orphans.conf",
+                    demand.saturating_mul(2)
+                ),
                 "not namespaced: set it on the host",
             )
             .decide(|verdict| match verdict {

@@ -106,9 +106,26 @@ impl Reading {
         let (Some(demand), Some(capacity)) = (self.inner.demand.known(), self.inner.capacity.known()) else {
             return self.unknown("a term is not known");
         };
-        self.inner.verdict = verdict(*demand, *capacity);
+        // Nothing comes near to no limit, not even a demand that is too large to be counted.
+        self.inner.verdict = match *capacity {
+            NO_LIMIT => Verdict::Ok,
+            capacity => verdict(*demand, capacity),
+        };
         self.inner.effect = effect(self.inner.verdict);
         self.inner
+    }
+
+    /// As [`Reading::decide`], where a term of the demand is assumed: what would fail is a warning, since
+    /// a guess alone turns no load down.
+    pub(super) fn guess(self, effect: impl FnOnce(Verdict) -> String) -> LimitReading {
+        let mut reading = self.decide(|verdict| match verdict {
+            Verdict::Fail => effect(Verdict::Warn),
+            verdict => effect(verdict),
+        });
+        if reading.verdict == Verdict::Fail {
+            reading.verdict = Verdict::Warn;
+        }
+        reading
     }
 }
 
@@ -121,6 +138,29 @@ pub(super) fn verdict(demand: u64, capacity: u64) -> Verdict {
     } else {
         Verdict::Ok
     }
+}
+
+/// To how much a capacity is to be raised: to the demand, and where that fits only barely, so far that it is
+/// no warning any more.
+pub(super) fn enough(demand: u64, capacity: u64) -> u64 {
+    match verdict(demand, capacity) {
+        Verdict::Warn => u64::try_from((u128::from(demand) * 5).div_ceil(4)).unwrap_or(u64::MAX),
+        Verdict::Fail | Verdict::Ok | Verdict::Unknown | Verdict::NotApplicable => demand,
+    }
+}
+
+/// The gravest of the readings of a limit that is set in several places, of two alike the one that is used
+/// up further; `None` without any.
+pub(super) fn gravest(readings: impl IntoIterator<Item = LimitReading>) -> Option<LimitReading> {
+    let used = |reading: &LimitReading| match (reading.demand.known(), reading.capacity.known()) {
+        (Some(demand), Some(capacity)) => {
+            u128::from(*demand).saturating_mul(1 << 32) / u128::from(*capacity).max(1)
+        }
+        _ => 0,
+    };
+    readings
+        .into_iter()
+        .max_by_key(|reading| (reading.verdict, used(reading)))
 }
 
 /// The gravest verdict of a set of readings; `NotApplicable` for an empty one.
@@ -144,6 +184,16 @@ pub(super) fn amount(value: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_enough_is_no_warning() {
+        assert_eq!(enough(101, 100), 101);
+        assert_eq!(enough(1, 100), 1);
+        for demand in [81, 97, 100] {
+            assert_eq!(verdict(demand, enough(demand, 100)), Verdict::Ok);
+        }
+        assert_eq!(enough(u64::MAX, u64::MAX), u64::MAX);
+    }
 
     #[test]
     fn eighty_percent_still_fits() {

@@ -1,7 +1,7 @@
 //! `memory.max` of the server's control groups: over it the kernel kills the server, without a line in its
 //! log.
 
-use super::reading::Reading;
+use super::reading::{Reading, gravest};
 use super::socket_memory::{REDIS_CLIENT_BYTES, kernel_bytes};
 use super::{Limit, Load};
 use crate::proc::{Root, cgroup};
@@ -19,61 +19,72 @@ impl Limit for ServerMemoryMax {
     }
 
     fn check(&self, root: &Root, load: &Load) -> LimitReading {
-        let reading = Reading::of(
-            self.id(),
-            "cgroup",
-            "memory.max and memory.current of the server's groups",
-        );
+        let reading = || {
+            Reading::of(
+                self.id(),
+                "cgroup",
+                "memory.max and memory.current of the server's groups",
+            )
+        };
         let who = match load.server_process() {
             Ok(who) => who,
-            Err(why) => return reading.unknown(why),
+            Err(why) => return reading().unknown(why),
         };
         let levels = match cgroup::memory(root, who) {
             Ok(levels) => levels,
-            Err(e) => return reading.unknown(e.to_string()),
+            Err(e) => return reading().unknown(e.to_string()),
         };
         let limited = levels.iter().filter_map(|level| Some((level.max?, level)));
-        let Some((max, level)) = limited.min_by_key(|(max, level)| max.saturating_sub(level.current)) else {
-            return reading.fine("no control group limits the server's memory");
-        };
-        let clients = load
-            .open()
-            .saturating_mul(REDIS_CLIENT_BYTES + kernel_bytes(load.tcp));
-        let demand = level.current.saturating_add(clients);
-        reading
-            .demand(
-                demand,
-                format!(
-                    "{} bytes now + {clients} for {} connections",
-                    level.current,
-                    load.open()
-                ),
-            )
-            .capacity(max)
-            .fix(
-                format!(
-                    "echo {} > /{}/memory.max; and maxmemory below it",
-                    demand.saturating_mul(2),
-                    level.folder
-                ),
-                "MemoryMax= in the server's unit",
-                "docker run --memory",
-            )
-            .decide(|verdict| match verdict {
-                Verdict::Fail => {
-                    "the kernel kills the server (oom_kill in memory.events): clients see a lost connection, \
-                                  then ECONNREFUSED, and the server's log has no line of it"
-                        .to_owned()
-                }
-                Verdict::Warn | Verdict::Ok | Verdict::Unknown | Verdict::NotApplicable => {
-                    format!(
-                        "{} KiB of {} KiB; a copy for saving comes on top",
-                        demand >> 10,
-                        max >> 10
-                    )
-                }
-            })
+        let checked = limited.map(|(max, level)| of_level(reading(), level, max, load));
+        gravest(checked).unwrap_or_else(|| reading().fine("no control group limits the server's memory"))
     }
+}
+
+/// One group's limit against the load.
+fn of_level(reading: Reading, level: &cgroup::Level, max: u64, load: &Load) -> LimitReading {
+    let clients = load
+        .open()
+        .saturating_mul(REDIS_CLIENT_BYTES + kernel_bytes(load.tcp));
+    // The group's use holds the server's data too, and perhaps more; where it is not told, the data is known.
+    let now = level.current.max(load.server.used_memory);
+    let demand = now.unwrap_or(0).saturating_add(clients);
+    let room = demand.saturating_mul(2);
+    let words = now.map_or_else(|| "the".to_owned(), |now| now.to_string());
+    let reading = reading
+        .demand(
+            demand,
+            format!("{words} bytes now + {clients} for {} connections", load.open()),
+        )
+        .capacity(max);
+    if now.is_none() && demand <= max {
+        return reading.unknown(format!(
+            "/{} allows {max} bytes, and how many the server has now is not told",
+            level.folder
+        ));
+    }
+    reading
+        .fix(
+            format!(
+                "echo {room} > /{}/{}; and maxmemory below it",
+                level.folder, level.file
+            ),
+            format!("MemoryMax={room} in the server's unit"),
+            format!("docker run --memory {room}"),
+        )
+        .decide(|verdict| match verdict {
+            Verdict::Fail => {
+                "the kernel kills the server (oom_kill in memory.events): clients see a lost connection \
+                 (phpredis \"read error on connection\"), then ECONNREFUSED, and the server's log has no line of it"
+                    .to_owned()
+            }
+            Verdict::Warn | Verdict::Ok | Verdict::Unknown | Verdict::NotApplicable => {
+                format!(
+                    "{} KiB of {} KiB; a copy for saving comes on top",
+                    demand >> 10,
+                    max >> 10
+                )
+            }
+        })
 }
 
 #[cfg(test)]

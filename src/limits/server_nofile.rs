@@ -59,16 +59,23 @@ impl Limit for ServerNofile {
                     format!("enough for maxclients {maxclients}")
                 });
         }
-        let open = load.server.fds_open.unwrap_or(REDIS_RESERVED_FDS);
-        let demand = open.saturating_add(load.counted_by_server());
+        let counted = load.counted_by_server();
+        let demand = load.server.fds_open.unwrap_or(0).saturating_add(counted);
+        let open = load
+            .server
+            .fds_open
+            .map_or_else(|| "those".to_owned(), |open| open.to_string());
+        let reading = reading.demand(
+            demand,
+            format!("{open} open now + {counted} connections of the load"),
+        );
+        if load.server.fds_open.is_none() && demand <= soft {
+            return reading.unknown(format!(
+                "less than maxclients {maxclients} + {REDIS_RESERVED_FDS}, and how many descriptors the server has open \
+                 cannot be read"
+            ));
+        }
         reading
-            .demand(
-                demand,
-                format!(
-                    "{open} open now + {} connections of the load",
-                    load.counted_by_server()
-                ),
-            )
             .fix(
                 format!(
                     "prlimit --nofile={reserved} --pid PID (as root), or restart the server with that limit"
@@ -78,8 +85,9 @@ impl Limit for ServerNofile {
             )
             .decide(|verdict| match verdict {
                 Verdict::Fail => {
-                    "accept4 EMFILE: clients connect and get no reply, the server spins at 100 % of a \
-                                  CPU, rejected_connections stays 0"
+                    "accept4 EMFILE: clients connect and get no reply (phpredis \"read error on \
+                     connection\", redis-py \"Timeout reading from socket\"), the server spins at 100 % of a CPU, \
+                     rejected_connections stays 0"
                         .to_owned()
                 }
                 Verdict::Warn | Verdict::Ok | Verdict::Unknown | Verdict::NotApplicable => {

@@ -32,7 +32,10 @@ impl Limit for SocketPermission {
         match root.may_write(path) {
             Ok(true) => reading.fine("this user may write to it"),
             Ok(false) => {
-                let mut failed = reading.unknown("connect EACCES: this user may not write to the socket");
+                let mut failed = reading.unknown(
+                    "connect EACCES (\"Permission denied\", redis-py \"Error 13 connecting to\"): this user may not write to \
+                     the socket",
+                );
                 failed.verdict = Verdict::Fail;
                 failed
             }

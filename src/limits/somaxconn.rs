@@ -1,7 +1,7 @@
 //! `net.core.somaxconn`: the upper bound of every backlog, applied when a server calls listen() and never
 //! after. Once the listener itself is known this value decides nothing.
 
-use super::reading::Reading;
+use super::reading::{Reading, enough};
 use super::server_side::shares_netns;
 use super::{Limit, Load, accept_backlog};
 use crate::proc::{Root, sysctl};
@@ -47,12 +47,7 @@ impl Limit for Somaxconn {
             return reading.unknown(why);
         }
         let demand = load.waiting().saturating_sub(1);
-        // What is nearly used up is raised so far that it is not so any more.
-        let enough = if demand > somaxconn {
-            demand
-        } else {
-            demand.saturating_mul(5).div_ceil(4).max(somaxconn)
-        };
+        let enough = enough(demand, somaxconn).max(somaxconn);
         reading
             .demand(demand, format!("{} waiting at once - 1", load.waiting()))
             .capacity(somaxconn)

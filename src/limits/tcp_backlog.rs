@@ -2,7 +2,7 @@
 //! listener's own, so this decides only where no listener can be seen.
 
 use super::facts::ServerKind;
-use super::reading::Reading;
+use super::reading::{Reading, enough};
 use super::{Limit, Load, accept_backlog};
 use crate::proc::Root;
 use crate::record::{LimitReading, Verdict};
@@ -37,12 +37,13 @@ impl Limit for TcpBacklog {
             return reading.unknown("the server does not tell its tcp-backlog");
         };
         let demand = load.waiting().saturating_sub(1);
+        let wanted = enough(demand, asked);
         reading
             .demand(demand, format!("{} waiting at once - 1", load.waiting()))
             .capacity(asked)
             .fix(
-                format!("restart the server with --tcp-backlog {demand} (it is immutable)"),
-                format!("tcp-backlog {demand} in redis.conf"),
+                format!("restart the server with --tcp-backlog {wanted} (it is immutable)"),
+                format!("tcp-backlog {wanted} in redis.conf"),
                 "the same in the container's configuration",
             )
             .decide(|verdict| match verdict {

@@ -55,7 +55,10 @@ impl Limit for TcpMem {
                     "sysctl -w net.ipv4.tcp_mem=\"{demand} {demand} {}\"",
                     demand.saturating_mul(2)
                 ),
-                "the same in /etc/sysctl.d/90-tcp-mem.conf",
+                format!(
+                    "net.ipv4.tcp_mem = {demand} {demand} {} in /etc/sysctl.d/90-tcp-mem.conf",
+                    demand.saturating_mul(2)
+                ),
                 "not namespaced: set it on the host",
             )
             .decide(|verdict| match verdict {

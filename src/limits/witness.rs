@@ -18,6 +18,7 @@ const KEPT: &str = "systally/server.json";
 const NAMES: &[&str] = &[
     "maxclients",
     "max_connections",
+    "maxconns",
     "connected_clients",
     "curr_connections",
     "tcp-backlog",
@@ -81,6 +82,11 @@ impl Witness {
         if let Ok(text) = serde_json::to_string_pretty(self) {
             root.keep(KEPT, &text);
         }
+    }
+
+    /// Notes among the readings of a snapshot that no server was asked.
+    pub fn keep_none(root: &Root) {
+        root.keep_absent(KEPT);
     }
 
     /// The facts that limits use: what was said, and what can be read of the process.

@@ -46,7 +46,8 @@ pub struct Groups {
     pub folders: Vec<String>,
 }
 
-/// Finds the groups of a process for one controller; `None` when the kernel has it nowhere mounted.
+/// Finds the groups of a process for one controller; `None` when it is in none, or in the topmost one of a
+/// hierarchy that is mounted nowhere.
 ///
 /// # Errors
 /// Unreadable or odd `cgroup` and `mountinfo` files, or a group outside what is mounted here (a container
@@ -67,7 +68,8 @@ pub fn groups(root: &Root, who: Who, controller: Controller) -> Result<Option<Gr
             v1 = Some(group);
         }
     }
-    let mounts = root.read("proc/self/mountinfo")?;
+    const MOUNTS: &str = "proc/self/mountinfo";
+    let mounts = root.read(MOUNTS)?;
     let (version, group) = match (v1, v2) {
         (Some(group), _) => (Version::V1, group),
         (None, Some(group)) => (Version::V2, group),
@@ -75,7 +77,11 @@ pub fn groups(root: &Root, who: Who, controller: Controller) -> Result<Option<Gr
     };
     let Some((mount_root, mount_point)) = mounts.lines().find_map(|line| mount(line, version, controller))
     else {
-        return Ok(None);
+        return match group {
+            "/" => Ok(None),
+            // Its limits bind though they cannot be seen.
+            _ => Err(ReadError::content(MOUNTS, "the mount of a control group", group)),
+        };
     };
     let outside = || ReadError::content(&path, "a group below the mounted one", group);
     let below = if mount_root == "/" {
@@ -129,10 +135,12 @@ fn mount(line: &str, version: Version, controller: Controller) -> Option<(&str, 
 pub struct Level {
     /// The group's folder.
     pub folder: String,
+    /// The file in it that sets the limit.
+    pub file: &'static str,
     /// The limit; `None` is unlimited.
     pub max: Option<u64>,
-    /// What is used now.
-    pub current: u64,
+    /// What is used now; `None` when the group does not tell.
+    pub current: Option<u64>,
 }
 
 /// The `pids` limits on the way up. Groups without the files (the topmost one, or a controller that is
@@ -172,14 +180,17 @@ fn levels(
         };
         let max = limit(&max).ok_or_else(|| ReadError::content(&folder, "a limit", &max))?;
         let current = match optional(root, &format!("{folder}/{current_file}"))? {
-            Some(current) => current,
-            None if max.is_none() => "0".to_owned(),
-            // A limit whose use is not known must not pass for one with room.
-            None => return Err(ReadError::content(&folder, current_file, "no such file")),
+            Some(text) => {
+                Some(whole(text.trim()).ok_or_else(|| ReadError::content(&folder, "a whole number", &text))?)
+            }
+            None => None,
         };
-        let current =
-            whole(current.trim()).ok_or_else(|| ReadError::content(&folder, "a whole number", &current))?;
-        out.push(Level { folder, max, current });
+        out.push(Level {
+            folder,
+            file: max_file,
+            max,
+            current,
+        });
     }
     Ok(out)
 }
@@ -203,6 +214,8 @@ pub struct CpuQuota {
     pub quota: u64,
     /// Length of a period in microseconds.
     pub period: u64,
+    /// The interface, which names the files that set it.
+    pub version: Version,
 }
 
 /// The CPU quotas on the way up; groups without one are left out.
@@ -233,6 +246,7 @@ pub fn cpu_quotas(root: &Root, who: Who) -> Result<Vec<CpuQuota>, ReadError> {
                     folder,
                     quota,
                     period,
+                    version: groups.version,
                 }),
                 _ => return Err(ReadError::content(&folder, "a CPU quota and period", &text)),
             },
@@ -321,7 +335,7 @@ mod tests {
             .with("sys/fs/cgroup/a/cpu.max", "max 100000\n");
         let levels = pids(&tree.root(), Who::Me).unwrap();
         assert_eq!(levels.len(), 2);
-        assert_eq!((levels[1].max, levels[1].current), (Some(20), 18));
+        assert_eq!((levels[1].max, levels[1].current), (Some(20), Some(18)));
         assert_eq!(cpu_quotas(&tree.root(), Who::Me).unwrap().len(), 1);
         assert_eq!(counters(&tree.root(), Who::Me)["pids.events.max"], 2);
     }
@@ -340,7 +354,7 @@ mod tests {
         let levels = pids(&tree.root(), Who::Me).unwrap();
         assert_eq!(
             (levels.len(), levels[0].max, levels[0].current),
-            (1, Some(100), 7)
+            (1, Some(100), Some(7))
         );
         assert!(cpu_quotas(&tree.root(), Who::Me).unwrap().is_empty());
     }
@@ -365,6 +379,10 @@ mod tests {
         assert!(pids(&tree.root(), Who::Me).is_err());
         let tree = tree.with("proc/self/cgroup", "nonsense\n");
         assert!(pids(&tree.root(), Who::Me).is_err());
+        let unseen = Tree::new()
+            .with("proc/self/cgroup", "0::/a\n")
+            .with("proc/self/mountinfo", "\n");
+        assert!(pids(&unseen.root(), Who::Me).is_err());
         let tree = tree
             .with("proc/self/cgroup", "0::/a\n")
             .with("sys/fs/cgroup/a/cgroup.controllers", "pids\n")

@@ -8,6 +8,7 @@ pub mod counters;
 mod error;
 pub mod host;
 pub mod net;
+pub mod own;
 pub mod pressure;
 pub mod process;
 pub mod processes;

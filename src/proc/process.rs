@@ -234,8 +234,8 @@ fn count_cpu_list(list: &str) -> Option<u64> {
     Some(count)
 }
 
-/// Memory that a process has of its own, in bytes: what would come free if it ended. Pages that it shares
-/// with its like are not in it, since a further one costs nothing of them.
+/// Memory that a process has of its own, in bytes: what one more of its like would take. Pages of files
+/// are not in it, though they may be this process's alone at the moment: the next one shares them.
 ///
 /// # Errors
 /// An unreadable file (another user's process, a kernel before 4.14), or one without these lines.
@@ -248,7 +248,7 @@ pub fn private_memory(root: &Root, who: Who) -> Result<u64, ReadError> {
             .and_then(|rest| whole(rest.trim().strip_suffix("kB")?.trim_end())?.checked_mul(1024))
             .ok_or_else(|| ReadError::content(&path, name, &text))
     };
-    Ok(line("Private_Clean")?.saturating_add(line("Private_Dirty")?))
+    line("Private_Dirty")
 }
 
 /// Whether a process still runs: it exists and is not a zombie.
@@ -277,6 +277,29 @@ pub fn is_alive(root: &Root, pid: i32) -> Result<bool, ReadError> {
 /// The link of another user's process is denied; then nobody can say.
 pub fn same_netns(root: &Root, pid: i32) -> Result<bool, ReadError> {
     Ok(root.link(&Who::Me.file("ns/net"))? == root.link(&Who::Pid(pid).file("ns/net"))?)
+}
+
+/// Whether this process is in the machine's first user namespace, so that its capabilities and its being
+/// user 0 mean what they say. A kernel without such namespaces has no link, and only the first.
+///
+/// # Errors
+/// A link that cannot be read, or is none of a user namespace.
+pub fn in_first_user_namespace(root: &Root) -> Result<bool, ReadError> {
+    /// `USER_NS_INIT_INO`, the same on every machine (`include/uapi/linux/nsfs.h`).
+    const FIRST: &str = "4026531837";
+    let path = Who::Me.file("ns/user");
+    let link = match root.link(&path).map_err(ReadError::from) {
+        Ok(link) => link,
+        Err(e) if e.is_absent() => return Ok(true),
+        Err(e) => return Err(e),
+    };
+    let inode = link
+        .strip_prefix("user:[")
+        .and_then(|rest| rest.strip_suffix(']'));
+    match inode.filter(|inode| whole(inode).is_some()) {
+        Some(inode) => Ok(inode == FIRST),
+        None => Err(ReadError::content(&path, "a user namespace", &link)),
+    }
 }
 
 /// How many tasks (threads included) a user has, as far as `/proc` shows them.
@@ -388,11 +411,11 @@ mod tests {
             "proc/self/smaps_rollup",
             "00400000-7ffe [rollup]\nRss: 9000 kB\nShared_Clean: 7000 kB\nPrivate_Clean: 500 kB\nPrivate_Dirty: 1500 kB\n",
         );
-        assert_eq!(private_memory(&tree.root(), Who::Me).unwrap(), 2000 << 10);
+        assert_eq!(private_memory(&tree.root(), Who::Me).unwrap(), 1500 << 10);
         for text in [
             "",
             "Private_Clean: 5 kB\n",
-            "Private_Clean: -5 kB\nPrivate_Dirty: 1 kB\n",
+            "Private_Clean: 5 kB\nPrivate_Dirty: -1 kB\n",
         ] {
             let tree = Tree::new().with("proc/self/smaps_rollup", text);
             assert!(private_memory(&tree.root(), Who::Me).is_err(), "{text:?}");

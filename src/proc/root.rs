@@ -1,6 +1,6 @@
 //! Where kernel files are read, and the recorder that keeps what was read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,14 +14,24 @@ const READ_LIMIT: u64 = 32 << 20;
 /// In a recording a symbolic link of the kernel (`proc/self/ns/net`) is a plain file that holds the link's
 /// target, and the folder `systally/` holds what was learnt without a file: the answers
 /// of the kernel's socket query and of the server.
+///
+/// Much is decided by a file that is not there (a group without `pids.max` limits nothing). So that a file
+/// which got lost on the way does not pass for one that never was, [`Root::save`] lists the latter in
+/// `systally/absent`, and ends every file with a line feed. Where a recording has that list, any other file
+/// that is not there is an error, and so is one that was cut.
 #[derive(Debug, Clone)]
 pub struct Root {
     path: PathBuf,
     recorder: Option<Recorder>,
+    /// Of a recording, the names that were not there when it was made; `None` when it has no list.
+    absent: Option<Arc<BTreeSet<String>>>,
 }
 
-/// What was read so far, by name below the root.
-type Recorder = Arc<Mutex<BTreeMap<String, String>>>;
+/// What was read so far, by name below the root; `None` is a file that was not there.
+type Recorder = Arc<Mutex<BTreeMap<String, Option<String>>>>;
+
+/// Where a recording lists what was not there, a name to a line.
+const ABSENT: &str = "systally/absent";
 
 impl Root {
     /// The live system.
@@ -29,15 +39,24 @@ impl Root {
         Root {
             path: PathBuf::from("/"),
             recorder: None,
+            absent: None,
         }
     }
 
     /// A recorded tree.
     pub fn recorded(path: impl Into<PathBuf>) -> Root {
-        Root {
+        let mut root = Root {
             path: path.into(),
             recorder: None,
-        }
+            absent: None,
+        };
+        root.absent = match root.read(ABSENT) {
+            Ok(text) => Some(Arc::new(text.lines().map(str::to_owned).collect())),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+            // One that cannot be read vouches for nothing.
+            Err(_) => Some(Arc::default()),
+        };
+        root
     }
 
     /// The same root as a snapshot: what is read from now on is kept, a second reading gives the same, and
@@ -75,17 +94,50 @@ impl Root {
             return Ok(text);
         }
         let path = self.path(name);
-        // In a recording from somebody else, a pipe or device would never end.
-        if !self.is_live() && !std::fs::metadata(&path).map_err(|e| at(&path, &e))?.is_file() {
-            let what = io::Error::new(io::ErrorKind::InvalidInput, "it is no plain file");
-            return Err(at(&path, &what));
+        let read = || {
+            // In a recording from somebody else, a pipe or device would never end, and a link could lead
+            // out of it.
+            if !self.is_live() && !std::fs::symlink_metadata(&path)?.is_file() {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no plain file"));
+            }
+            let mut text = String::new();
+            let file = std::fs::File::open(&path)?;
+            file.take(READ_LIMIT).read_to_string(&mut text)?;
+            if self.absent.is_some() && !text.ends_with('\n') {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "it was cut"));
+            }
+            Ok(text)
+        };
+        match read() {
+            Ok(text) => {
+                self.keep(name, &text);
+                Ok(text)
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Err(at(&path, &self.missing(name, e))),
+            Err(e) => Err(at(&path, &e)),
         }
-        let mut text = String::new();
-        std::fs::File::open(&path)
-            .and_then(|file| file.take(READ_LIMIT).read_to_string(&mut text))
-            .map_err(|e| at(&path, &e))?;
-        self.keep(name, &text);
-        Ok(text)
+    }
+
+    /// What it means that a file is not there: on the live system, and where the recording says so, just
+    /// that.
+    fn missing(&self, name: &str, error: io::Error) -> io::Error {
+        let name = name.trim_start_matches('/');
+        if let Some(absent) = &self.absent
+            && !absent.contains(name)
+        {
+            return io::Error::new(io::ErrorKind::InvalidData, "it is missing from the recording");
+        }
+        self.keep_absent(name);
+        error
+    }
+
+    /// Notes in the snapshot that there is nothing by this name.
+    pub fn keep_absent(&self, name: &str) {
+        if let Some(recorder) = &self.recorder {
+            let mut kept = recorder.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.entry(name.trim_start_matches('/').to_owned())
+                .or_insert(None);
+        }
     }
 
     /// Reads what a kernel link points to (`proc/self/ns/net` → `net:[4026531840]`).
@@ -100,12 +152,15 @@ impl Root {
             return Ok(target);
         }
         let path = self.path(name);
-        let target = std::fs::read_link(&path)
-            .map_err(|e| at(&path, &e))?
-            .to_string_lossy()
-            .into_owned();
-        self.keep(name, &target);
-        Ok(target)
+        match std::fs::read_link(&path) {
+            Ok(target) => {
+                let target = target.to_string_lossy().into_owned();
+                self.keep(name, &target);
+                Ok(target)
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Err(at(&path, &self.missing(name, e))),
+            Err(e) => Err(at(&path, &e)),
+        }
     }
 
     /// The names in a folder of the kernel, in no particular order.
@@ -131,7 +186,7 @@ impl Root {
     pub fn kept(&self, name: &str) -> Option<String> {
         let recorder = self.recorder.as_ref()?;
         let kept = recorder.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.get(name.trim_start_matches('/')).cloned()
+        kept.get(name.trim_start_matches('/')).cloned().flatten()
     }
 
     /// Puts text that was learnt in another way (`systally/listeners.json`) into the snapshot.
@@ -140,7 +195,7 @@ impl Root {
             recorder
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
-                .insert(name.trim_start_matches('/').to_owned(), text.to_owned());
+                .insert(name.trim_start_matches('/').to_owned(), Some(text.to_owned()));
         }
     }
 
@@ -151,7 +206,14 @@ impl Root {
     pub fn may_write(&self, path: &str) -> io::Result<bool> {
         let name = format!("systally/access/{}", path.trim_start_matches('/'));
         if !self.is_live() {
-            return self.read(&name).map(|text| text.trim_end() == "yes");
+            return match self.read(&name)?.trim_end() {
+                "yes" => Ok(true),
+                "no" => Ok(false),
+                _ => {
+                    let what = io::Error::new(io::ErrorKind::InvalidData, "it says neither yes nor no");
+                    Err(at(&self.path(&name), &what))
+                }
+            };
         }
         let answer = match nix::unistd::access(path, nix::unistd::AccessFlags::W_OK) {
             Ok(()) => true,
@@ -170,7 +232,17 @@ impl Root {
         let Some(recorder) = &self.recorder else {
             return Ok(());
         };
-        for (name, text) in recorder.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        let kept = recorder.lock().unwrap_or_else(PoisonError::into_inner);
+        let absent = kept.iter().filter(|(_, text)| text.is_none());
+        let absent: String = absent
+            .filter(|(name, _)| !name.contains('\n'))
+            .map(|(name, _)| format!("{name}\n"))
+            .collect();
+        let list = (ABSENT, absent.as_str());
+        let there = kept
+            .iter()
+            .filter_map(|(name, text)| Some((name.as_str(), text.as_deref()?)));
+        for (name, text) in there.chain([list]) {
             // A name with `..` could only come from a hostile cgroup path; it must not leave the folder.
             if Path::new(name)
                 .components()
@@ -182,7 +254,8 @@ impl Root {
             if let Some(parent) = path.parent() {
                 std::fs::create_dir_all(parent).map_err(|e| at(parent, &e))?;
             }
-            std::fs::write(&path, text).map_err(|e| at(&path, &e))?;
+            let end = if text.ends_with('\n') { "" } else { "\n" };
+            std::fs::write(&path, [text, end].concat()).map_err(|e| at(&path, &e))?;
         }
         Ok(())
     }
@@ -217,6 +290,29 @@ mod tests {
             recorded.read("proc/sys/fs/nr_open").is_err(),
             "only what was read is there"
         );
+    }
+
+    /// A file that is not there may mean "no limit", so one that was lost must not look like it.
+    #[test]
+    fn a_recording_knows_what_was_not_there() {
+        let live = Root::live().snapshot();
+        live.read("proc/sys/fs/file-max").unwrap();
+        assert!(live.read("proc/no-such-file").is_err());
+        assert!(live.link("proc/self/ns/no-such-link").is_err());
+        let folder = tempfile::tempdir().unwrap();
+        live.save(folder.path()).unwrap();
+        let kind = |name| Root::recorded(folder.path()).read(name).unwrap_err().kind();
+        assert_eq!(kind("proc/no-such-file"), io::ErrorKind::NotFound);
+        assert_eq!(kind("proc/self/ns/no-such-link"), io::ErrorKind::NotFound);
+        std::fs::remove_file(folder.path().join("proc/sys/fs/file-max")).unwrap();
+        assert_eq!(kind("proc/sys/fs/file-max"), io::ErrorKind::InvalidData);
+        std::fs::write(folder.path().join("proc/sys/fs/file-max"), "24").unwrap();
+        assert_eq!(kind("proc/sys/fs/file-max"), io::ErrorKind::InvalidData, "cut");
+        // A list that cannot be read vouches for nothing; a recording without one is believed.
+        std::fs::write(folder.path().join(ABSENT), [0xff]).unwrap();
+        assert_eq!(kind("proc/no-such-file"), io::ErrorKind::InvalidData);
+        std::fs::remove_file(folder.path().join(ABSENT)).unwrap();
+        assert_eq!(kind("proc/no-such-file"), io::ErrorKind::NotFound);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What rows are called where several have one name.
 
+use std::collections::BTreeSet;
+
 use super::StrategyResult;
 
 /// The name of a row, and behind it what tells it from other rows of that name:
@@ -28,13 +30,32 @@ pub fn difference(row: &StrategyResult, rows: &[StrategyResult]) -> String {
             words.push_str(&format!(" {what}={}{unit}", pick(row)));
         }
     }
-    for (setting, value) in &row.experiment.settings {
-        let differs = |other: &&StrategyResult| other.experiment.settings.get(setting) != Some(value);
+    let names: BTreeSet<&str> = same
+        .iter()
+        .flat_map(|row| row.experiment.settings.keys())
+        .map(String::as_str)
+        .collect();
+    for name in names {
+        let differs = |other: &&StrategyResult| {
+            // Rows of different payloads are told apart by those.
+            let told = name == "serializer" && setting(other, "payload") != setting(row, "payload");
+            !told && setting(other, name) != setting(row, name)
+        };
         if same.iter().any(differs) {
-            words.push_str(&format!(" {setting}={value}"));
+            words.push_str(&format!(" {name}={}", setting(row, name)));
         }
     }
     words
+}
+
+/// A setting of a row, or what it is where nothing is set.
+fn setting<'a>(row: &'a StrategyResult, name: &str) -> &'a str {
+    let usual = match name {
+        "payload" => "string",
+        "network" => "shared",
+        _ => "none",
+    };
+    row.experiment.settings.get(name).map_or(usual, String::as_str)
 }
 
 #[cfg(test)]
@@ -56,5 +77,20 @@ mod tests {
                 "c/d/tcp"
             ]
         );
+    }
+
+    #[test]
+    fn a_serializer_is_told_where_the_payload_does_not_tell() {
+        let set = |row: &mut StrategyResult, name: &str, value: &str| {
+            row.experiment.settings.insert(name.to_owned(), value.to_owned());
+        };
+        let mut rows = vec![row("a/b/tcp"), row("a/b/tcp")];
+        set(&mut rows[0], "payload", "array");
+        set(&mut rows[0], "serializer", "php");
+        assert_eq!(label(&rows[0], &rows), "a/b/tcp payload=array");
+        assert_eq!(label(&rows[1], &rows), "a/b/tcp payload=string");
+        set(&mut rows[1], "payload", "array");
+        set(&mut rows[1], "serializer", "igbinary");
+        assert_eq!(label(&rows[0], &rows), "a/b/tcp serializer=php");
     }
 }

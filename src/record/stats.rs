@@ -143,6 +143,35 @@ impl SplitMix64 {
     }
 }
 
+/// One more server that adds less than this share adds nothing worth a server.
+const WORTH_A_SERVER: f64 = 0.05;
+
+/// Intervals that reach farther than this share of their median say nothing of a server's worth.
+const UNCLEAR: f64 = 0.25;
+
+/// Where more servers add nothing any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Enough {
+    /// The first number of servers after which the next larger one adds less than 5 %.
+    Point(u32),
+    /// Each step was worth it, or there is no step.
+    More,
+    /// The rounds differ by more than servers would change.
+    Unclear,
+}
+
+/// The point of diminishing returns, by rates in the order of the numbers of servers.
+pub fn enough(rates: &[(u32, Interval)]) -> Enough {
+    let unclear = |rate: &Interval| rate.relative_error().is_some_and(|error| error > UNCLEAR);
+    if rates.iter().any(|(_, rate)| unclear(rate)) {
+        return Enough::Unclear;
+    }
+    rates
+        .windows(2)
+        .find(|step| step[0].1.median > 0.0 && step[1].1.median < step[0].1.median * (1.0 + WORTH_A_SERVER))
+        .map_or(Enough::More, |step| Enough::Point(step[0].0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

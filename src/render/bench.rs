@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::model::{Cell, Column, Group, Notes, Table};
 use super::number::Style;
 use super::{View, count_peers, failures, moving, noise, scenario, shown};
+use crate::explain::{Split, splits};
 use crate::record::label::label;
 use crate::record::{Counted, Record, Status, StrategyResult, Timed};
 use crate::units::Measured;
@@ -97,12 +98,63 @@ pub(super) fn tables(record: &Record, view: &View, notes: &mut Notes) -> (Vec<Ta
         table.rows.push(cells.collect());
     }
     let mut remarks = remarks(rows, &calls, notes);
-    remarks.extend(scenario::remarks(rows));
+    remarks.extend(scenario::remarks(record));
     let mut tables: Vec<Table> = [table].into_iter().chain(scenario::tables(rows)).collect();
+    if let Some((table, has_rest)) = time(record, notes) {
+        tables.push(table);
+        if has_rest {
+            remarks.push(
+                "Time of an operation: CPU time is read around a round, which is a little longer than the workers' own \
+                 time; the rest says by how much the parts miss the whole."
+                    .to_owned(),
+            );
+        }
+    }
     if view.peers {
         tables.extend(rows.iter().filter_map(|row| by_peer(row, notes)));
     }
     (tables, remarks)
+}
+
+/// What an operation's time is made of, where rounds were long enough to tell, and whether there is a rest.
+fn time(record: &Record, notes: &mut Notes) -> Option<(Table, bool)> {
+    let splits = splits(record);
+    if splits.is_empty() {
+        return None;
+    }
+    // A rest that rounding hides is none.
+    let is_whole = |split: &Split| split.rest().abs() < split.wall * 0.005;
+    let has_rest = splits.iter().any(|(_, split, _)| !is_whole(split));
+    let mut columns = vec![Column::text("strategy", Group::Key)];
+    let titles = ["time /op", "user CPU", "kernel CPU", "for server", "for else"];
+    columns.extend(titles.map(|title| Column::number(title, "µs", Group::Summary)));
+    if has_rest {
+        columns.push(Column::number("rest", "µs", Group::Summary));
+    }
+    columns.push(Column::number("server's own", "µs", Group::Summary));
+    columns.push(Column::text("most of it", Group::Summary));
+    let rows = splits.iter().map(|(row, split, bound)| {
+        let micros = |part: f64| Cell::number(part, Style::Micros);
+        let mut cells = vec![name(row, &record.strategies, notes), micros(split.wall)];
+        cells.extend([split.user, split.kernel, split.for_server, split.for_else].map(micros));
+        if has_rest {
+            cells.push(micros(if is_whole(split) { 0.0 } else { split.rest() }));
+        }
+        cells.push(match split.server {
+            Some(server) => micros(server),
+            None => missing(row, "the server does not tell the time of its commands", notes),
+        });
+        cells.push(Cell::Text(bound.words().to_owned()));
+        cells
+    });
+    let table = Table {
+        rows: rows.collect(),
+        title: "Time of an operation, untraced: CPU time, and waiting for the server or something else"
+            .to_owned(),
+        columns,
+        ..Table::default()
+    };
+    Some((table, has_rest))
 }
 
 /// The calls of a row's loop by what their descriptor leads to.

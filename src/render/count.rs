@@ -122,15 +122,7 @@ impl Phase<'_> {
     /// The time that was asked for, or the other one where that was not measured or is zero throughout (the
     /// kernel's CPU times are too coarse for a short program).
     fn time_kind(&self) -> TimeKind {
-        let known = |kind| {
-            let mut calls = self.phase.syscalls.values();
-            calls.any(|counts| spent(counts, kind).known().is_some_and(|time| time.0 > 0))
-        };
-        match self.view.time {
-            TimeKind::Cpu if !known(TimeKind::Cpu) && known(TimeKind::Wall) => TimeKind::Wall,
-            TimeKind::Wall if !known(TimeKind::Wall) && known(TimeKind::Cpu) => TimeKind::Cpu,
-            asked => asked,
-        }
+        time_kind(self.phase, self.view.time)
     }
 
     /// Says so when the shares are not of the time that was asked for.
@@ -242,19 +234,32 @@ impl Phase<'_> {
     }
 }
 
+/// The time that was asked for, or the other one where that was not measured or is zero throughout.
+pub(super) fn time_kind(phase: &PhaseCounts, asked: TimeKind) -> TimeKind {
+    let known = |kind| {
+        let mut calls = phase.syscalls.values();
+        calls.any(|counts| spent(counts, kind).known().is_some_and(|time| time.0 > 0))
+    };
+    match asked {
+        TimeKind::Cpu if !known(TimeKind::Cpu) && known(TimeKind::Wall) => TimeKind::Wall,
+        TimeKind::Wall if !known(TimeKind::Wall) && known(TimeKind::Cpu) => TimeKind::Cpu,
+        asked => asked,
+    }
+}
+
 /// The reason why errors are not known; asked only when they are not.
 fn untold(counts: &CallCounts) -> &str {
     counts.errors.reason().unwrap_or_default()
 }
 
-fn spent(counts: &CallCounts, time: TimeKind) -> &Measured<Nanos> {
+pub(super) fn spent(counts: &CallCounts, time: TimeKind) -> &Measured<Nanos> {
     match time {
         TimeKind::Cpu => &counts.cpu,
         TimeKind::Wall => &counts.wall,
     }
 }
 
-fn compare(
+pub(super) fn compare(
     sort: SortBy,
     time: TimeKind,
     (name_a, a): (&String, &CallCounts),
@@ -276,7 +281,7 @@ fn compare(
 }
 
 /// The sum of all calls. A sum with an unknown part is not known either; its reason is that of the part.
-fn total<'a>(calls: impl Iterator<Item = &'a CallCounts>) -> CallCounts {
+pub(super) fn total<'a>(calls: impl Iterator<Item = &'a CallCounts>) -> CallCounts {
     let nothing = CallCounts {
         calls: 0,
         unfinished: 0,

@@ -260,17 +260,32 @@ fn remarks_of(imported: &Imported) -> Vec<String> {
         ));
     }
     lines.extend(imported.notes.iter().cloned());
-    let unknown = &imported.unknown_lines;
-    if unknown.count > 0 {
-        let first: Vec<String> = unknown
+    for (what, left_out, one, more) in [
+        (
+            "not understood and not counted",
+            &imported.unknown_lines,
+            "line",
+            "lines",
+        ),
+        (
+            "not used, because no run can have them",
+            &imported.unusable_values,
+            "value",
+            "values",
+        ),
+    ] {
+        if left_out.is_empty() {
+            continue;
+        }
+        let first: Vec<String> = left_out
             .first
             .iter()
             .map(|(number, text)| format!("line {number} “{text}”"))
             .collect();
         lines.push(format!(
-            "not understood and not counted: {} {}: {}",
-            Grouped(unknown.count),
-            if unknown.count == 1 { "line" } else { "lines" },
+            "{what}: {} {}: {}",
+            Grouped(left_out.count),
+            if left_out.count == 1 { one } else { more },
             first.join("; ")
         ));
     }

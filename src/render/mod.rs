@@ -25,6 +25,7 @@ mod preflight;
 mod proofs;
 mod prose;
 mod scenario;
+mod strace;
 mod table;
 
 use crate::record::wire::WireError;
@@ -40,7 +41,7 @@ pub use prose::header;
 pub fn inline(text: &str, format: Format) -> String {
     match format {
         Format::Markdown => markdown::escaped(text),
-        Format::Table | Format::Csv | Format::Json => text.to_owned(),
+        Format::Table | Format::Csv | Format::Json | Format::Strace => text.to_owned(),
     }
 }
 
@@ -59,6 +60,8 @@ pub enum Format {
     Csv,
     /// The record itself.
     Json,
+    /// The table of `strace -c` to the letter, for what reads that: system calls only.
+    Strace,
 }
 
 /// How a record is to be shown.
@@ -107,6 +110,11 @@ pub enum RenderError {
     /// The CSV writer refused a row.
     #[error("cannot write the CSV: {0}")]
     Csv(String),
+    /// The record has no counts.
+    #[error(
+        "no system calls were counted here, so there is no table as strace has it; --format table says why"
+    )]
+    NoCounts,
     /// The record does not become JSON.
     #[error(transparent)]
     Json(#[from] WireError),
@@ -138,6 +146,7 @@ pub fn render(record: &Record, format: Format, view: &View) -> Result<String, Re
         Format::Markdown => Ok(markdown::write(&report(record, view))),
         Format::Csv => csv::write(record),
         Format::Json => json::write(record),
+        Format::Strace => strace::write(record, view),
     }
 }
 
@@ -153,7 +162,7 @@ pub fn render_findings(record: &Record, format: Format, view: &View) -> Result<S
     match format {
         Format::Table => Ok(table::write(&findings(), view)),
         Format::Markdown => Ok(markdown::write(&findings())),
-        Format::Csv | Format::Json => render(record, format, view),
+        Format::Csv | Format::Json | Format::Strace => render(record, format, view),
     }
 }
 

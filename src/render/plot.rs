@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use super::shown;
-use crate::record::{Interval, Record, StrategyResult};
+use crate::record::label::label as label_of_row;
+use crate::record::{Interval, Record, Status, StrategyResult};
 use crate::units::Grouped;
 
 const WIDTH: f64 = 860.0;
@@ -20,6 +21,9 @@ const PLOT_HEIGHT: f64 = 340.0;
 const COLOURS: [&str; 7] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000",
 ];
+
+/// Between the points of two lines at one place.
+const APART: f64 = 4.0;
 
 /// What the horizontal axis is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -72,16 +76,15 @@ pub fn svg(record: &Record) -> Option<String> {
         return None;
     }
     let top = nice(most);
+    // Strategies with a value each are no series: a line needs two points of one strategy.
     let varies = |axis: &Axis| {
+        let mut first: BTreeMap<&str, u32> = BTreeMap::new();
         rows.iter()
-            .map(|row| axis.of(row))
-            .collect::<BTreeSet<u32>>()
-            .len()
-            > 1
+            .any(|row| *first.entry(&row.name).or_insert(axis.of(row)) != axis.of(row))
     };
     Some(match Axis::ALL.into_iter().find(varies) {
         Some(axis) => lines(&rows, axis, top),
-        None => bars(&rows, top),
+        None => bars(&rows, &record.strategies),
     })
 }
 
@@ -102,9 +105,14 @@ fn xml(text: &str) -> String {
         .replace('"', "&quot;")
 }
 
-fn frame(height: f64, what: &str) -> String {
+/// Room that a text of this size takes at most, in the units of the picture.
+fn room(text: &str) -> f64 {
+    7.3 * text.chars().count() as f64
+}
+
+fn frame((width, height): (f64, f64), what: &str) -> String {
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH:.0} {height:.0}\" width=\"{WIDTH:.0}\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
          height=\"{height:.0}\" font-family=\"sans-serif\" font-size=\"13\">\n<title>{what}</title>\n\
          <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
          <text x=\"{LEFT:.0}\" y=\"28\" font-size=\"16\">{what}</text>\n"
@@ -134,7 +142,9 @@ fn lines(rows: &[&StrategyResult], axis: Axis, top: f64) -> String {
     let y = |rate: f64| TOP + PLOT_HEIGHT * (1.0 - rate / top);
     let what = format!("Operations per second, untraced, by {}", axis.name());
     let height = HEIGHT.max(TOP + 22.0 * all.len() as f64 + 40.0);
-    let mut out = frame(height, &what);
+    let legend = all.iter().map(|(name, _)| room(name)).fold(0.0, f64::max);
+    let width = WIDTH.max(LEFT + PLOT_WIDTH + 50.0 + legend + 10.0);
+    let mut out = frame((width, height), &what);
     grid(&mut out, top, y);
     for place in &places {
         let _ = writeln!(
@@ -153,11 +163,15 @@ fn lines(rows: &[&StrategyResult], axis: Axis, top: f64) -> String {
     );
     for (number, (name, line)) in all.iter().enumerate() {
         let colour = COLOURS[number % COLOURS.len()];
-        let dash = if number >= COLOURS.len() {
-            " stroke-dasharray=\"6 4\""
-        } else {
-            ""
+        let dash = match number / COLOURS.len() {
+            0 => "",
+            1 => " stroke-dasharray=\"6 4\"",
+            _ => " stroke-dasharray=\"2 3\"",
         };
+        // A little apart, so that their intervals do not cover each other.
+        let lines = all.len() as f64;
+        let aside = (number as f64 - (lines - 1.0) / 2.0) * APART.min(40.0 / lines);
+        let x = |place: u32| x(place) + aside;
         let points: Vec<String> = line
             .iter()
             .map(|(place, rate)| format!("{:.1},{:.1}", x(*place), y(rate.median)))
@@ -210,29 +224,37 @@ fn grid(out: &mut String, top: f64, y: impl Fn(f64) -> f64) {
     }
 }
 
-fn bars(rows: &[&StrategyResult], top: f64) -> String {
+fn bars(rows: &[&StrategyResult], all: &[StrategyResult]) -> String {
     const STEP: f64 = 26.0;
-    const NAMES: f64 = 330.0;
+    const BARS: f64 = 420.0;
+    let rates = rows
+        .iter()
+        .filter_map(|row| Some(row.timed.known()?.ops_per_s.median));
+    let top = nice(rates.fold(f64::MIN_POSITIVE, f64::max));
+    let labels: Vec<String> = rows.iter().map(|row| label_of_row(row, all)).collect();
+    let names = labels.iter().map(|name| room(name)).fold(250.0, f64::max) + 16.0;
     let height = TOP + STEP * rows.len() as f64 + 30.0;
-    let mut out = frame(height, "Operations per second, untraced");
-    for (number, row) in rows.iter().enumerate() {
+    let mut out = frame((names + BARS + 110.0, height), "Operations per second, untraced");
+    for (number, (row, name)) in rows.iter().zip(&labels).enumerate() {
         let Some(timed) = row.timed.known() else { continue };
         let rate = timed.ops_per_s.median;
         let y = TOP + STEP * number as f64;
-        let length = (rate / top * (WIDTH - NAMES - 110.0)).max(1.0);
-        let mut name = row.name.clone();
-        for (setting, value) in &row.experiment.settings {
-            let _ = write!(name, " {setting}={value}");
-        }
+        let length = (rate / top * BARS).max(1.0);
+        // What the server did not confirm is no throughput: an outline, and the word.
+        let (fill, word) = match row.status {
+            Status::Ok => (COLOURS[0], String::new()),
+            Status::Failed | Status::Skipped | Status::Unverified => {
+                ("#dddddd", format!(" ({})", row.status.name()))
+            }
+        };
         let _ = writeln!(
             out,
-            "<text x=\"{0:.1}\" y=\"{1:.1}\" text-anchor=\"end\">{2}</text><rect x=\"{NAMES:.1}\" y=\"{y:.1}\" \
-             width=\"{length:.1}\" height=\"18\" fill=\"{3}\"/><text x=\"{4:.1}\" y=\"{1:.1}\">{5}</text>",
-            NAMES - 8.0,
+            "<text x=\"{0:.1}\" y=\"{1:.1}\" text-anchor=\"end\">{2}</text><rect x=\"{names:.1}\" y=\"{y:.1}\" \
+             width=\"{length:.1}\" height=\"18\" fill=\"{fill}\"/><text x=\"{3:.1}\" y=\"{1:.1}\">{4}{word}</text>",
+            names - 8.0,
             y + 14.0,
-            xml(&name),
-            COLOURS[0],
-            NAMES + length + 6.0,
+            xml(name),
+            names + length + 6.0,
             Grouped(rate.round().max(0.0) as u64)
         );
     }
@@ -314,6 +336,15 @@ mod tests {
         let picture = svg(&record).unwrap();
         assert_eq!(picture.matches("fill=\"#0072b2\"").count(), 2);
         assert!(picture.contains("a&lt;b&amp;c/x/tcp"), "{picture}");
+    }
+
+    #[test]
+    fn strategies_with_a_value_each_are_no_series_and_what_is_not_confirmed_is_told() {
+        let mut record = record(&[("a/x/tcp", 1, 1, 10.0), ("b/x/tcp", 50, 1, 20.0)]);
+        record.strategies[1].status = Status::Unverified;
+        let picture = svg(&record).unwrap();
+        assert!(!picture.contains("<polyline"), "{picture}");
+        assert!(picture.contains("20 (unverified)"), "{picture}");
     }
 
     #[test]

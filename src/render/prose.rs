@@ -1,8 +1,10 @@
 //! The words around the tables: server, host and plan above; limits, findings and notes below.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::model::FoundText;
 use super::shown;
-use crate::explain::Finding;
+use crate::explain::{Finding, Severity};
 use crate::limits;
 use crate::record::label::difference;
 use crate::record::{Host, Kind, LimitReading, Record, ServerOrigin, Status, StrategyResult, Verdict};
@@ -178,7 +180,7 @@ pub(super) fn findings(record: &Record) -> Vec<FoundText> {
             None => texts.push((text, vec![finding])),
         }
     }
-    let mut texts: Vec<FoundText> = texts
+    let mut texts: Vec<FoundText> = in_short_where_many(texts)
         .into_iter()
         .map(|(text, about)| FoundText {
             strategies: names(record, &about),
@@ -187,6 +189,45 @@ pub(super) fn findings(record: &Record) -> Vec<FoundText> {
         .collect();
     texts.sort_by_key(|text| std::cmp::Reverse(text.severity));
     texts
+}
+
+/// Texts of one code that differ in numbers alone, shown whole; the rest is told in one more.
+const SHOWN_WHOLE: usize = 3;
+
+/// Of a code that is only good to know and was found with other numbers in row after row, the first texts
+/// and one for all others: their numbers are in the table and in the record.
+fn in_short_where_many(texts: Vec<(FoundText, Vec<&Finding>)>) -> Vec<(FoundText, Vec<&Finding>)> {
+    let mut kept: Vec<(FoundText, Vec<&Finding>)> = Vec::new();
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let mut more: Vec<(FoundText, Vec<&Finding>)> = Vec::new();
+    for (text, about) in texts {
+        let of_rows = about.iter().all(|one| one.strategy.is_some());
+        let so_far = seen.entry(text.code.clone()).or_default();
+        *so_far += 1;
+        if text.severity > Severity::Info || !of_rows || *so_far <= SHOWN_WHOLE {
+            kept.push((text, about));
+            continue;
+        }
+        match more.iter_mut().find(|(known, _)| known.code == text.code) {
+            Some((_, all)) => all.extend(about),
+            None => more.push((text, about)),
+        }
+    }
+    for (text, about) in more {
+        let text = match about.len() {
+            1 => text,
+            n => FoundText {
+                says: format!(
+                    "the same in {n} more rows, each with numbers of its own: see the notes, or the record (-o FILE)"
+                ),
+                not_the_cause: Vec::new(),
+                ..text
+            },
+        };
+        let last = kept.iter().rposition(|(known, _)| known.code == text.code);
+        kept.insert(last.map_or(kept.len(), |at| at + 1), (text, about));
+    }
+    kept
 }
 
 /// The rows that findings are about, by name. Where they are some of several rows of one name, what tells
@@ -249,7 +290,8 @@ pub(super) fn counted_notes(record: &Record) -> Vec<String> {
                 return shown(note);
             }
             let mut names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
-            names.dedup();
+            let mut seen = BTreeSet::new();
+            names.retain(|name| seen.insert(*name));
             shown(&format!("{}: {note}", names.join(", ")))
         })
         .collect()

@@ -86,15 +86,19 @@ pub(super) fn of_operations(
     scene: &mut Scene<'_>,
 ) -> Failure {
     let (class, message) = text.split_once(':').unwrap_or(("", text));
+    let symptom = Symptom::of(text);
     let mut failure = Failure {
         stage: if counted { Stage::Counted } else { Stage::Round },
         kind: FailureKind::Said,
         class: class.to_owned(),
-        errno: Symptom::of(message).errno().map(str::to_owned),
+        errno: symptom.errno().map(str::to_owned),
         ..nothing(message, scene)
     };
     let health = scene.health();
     read_the_moment(&mut failure, scene, worker, health);
+    if symptom == Symptom::NotForked {
+        failure.facts.extend(evidence::forking(&Root::live()));
+    }
     failure
 }
 
@@ -188,10 +192,13 @@ fn read_the_moment(failure: &mut Failure, scene: &Scene<'_>, worker: Option<i32>
 fn kind(error: &WorkerError, fault: Option<&Fault>) -> FailureKind {
     match error {
         WorkerError::Engine(EngineError::Exec { .. }) => return FailureKind::NotStarted,
-        WorkerError::Engine(EngineError::System {
-            source: Errno::EAGAIN,
-            ..
-        }) => return FailureKind::NotStarted,
+        WorkerError::Engine(
+            EngineError::NoProcess { .. }
+            | EngineError::System {
+                source: Errno::EAGAIN,
+                ..
+            },
+        ) => return FailureKind::NotStarted,
         WorkerError::Engine(EngineError::Denied { .. }) => return FailureKind::NoPtrace,
         WorkerError::Engine(
             EngineError::System { .. }

@@ -5,9 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-
-use crate::sys::process::{default_signals, is_ignored};
+use crate::sys::process::{ENDING, default_signals, is_ignored};
 
 /// Whether the user asked to stop. Cheap to clone and to ask.
 #[derive(Debug, Clone, Default)]
@@ -19,14 +17,14 @@ impl Interrupt {
         Interrupt::default()
     }
 
-    /// Takes over SIGINT, SIGTERM and SIGHUP for the rest of the process, but for those that whoever
+    /// Takes over SIGINT, SIGTERM, SIGHUP and SIGQUIT for the rest of the process, but for those that whoever
     /// started it wants ignored, as nohup(1) does with SIGHUP.
     ///
     /// # Errors
     /// When the handlers cannot be installed (sigaction(2)).
     pub fn install() -> io::Result<Interrupt> {
         let flag = Interrupt::default();
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in ENDING {
             if is_ignored(signal) {
                 continue;
             }

@@ -179,9 +179,17 @@ impl Bench<'_> {
 
     /// The rows in the terms of the limits: a load for each server and way to connect, with the most clients
     /// that connect so and the highest rate of connections that was measured.
-    fn loads(&self, states: &[RowState]) -> Vec<Load> {
+    fn loads(&self, states: &[RowState], before: &BTreeMap<String, u64>) -> Vec<Load> {
         let mut loads = Vec::new();
         for (place, server) in self.servers.iter() {
+            let store = match place {
+                Place::Redis | Place::Memcached(_) => place.store().name().to_owned(),
+                Place::Cluster | Place::Shards | Place::Twemproxy => format!("{0}.{0}", place.store().name()),
+            };
+            let mut named = server.info().settings.clone();
+            if let Some(connected) = before.get(&format!("{store}.connected_clients")) {
+                named.insert("connected_clients".to_owned(), connected.to_string());
+            }
             let facts = limits::Witness {
                 kind: match place {
                     Place::Memcached(_) => limits::ServerKind::Memcached,
@@ -189,7 +197,7 @@ impl Bench<'_> {
                     Place::Twemproxy => limits::ServerKind::Other,
                 },
                 answered: true,
-                named: server.info().settings.clone(),
+                named,
                 pid: server.pid(),
                 ..limits::Witness::default()
             }
@@ -336,7 +344,7 @@ impl Bench<'_> {
             more_servers,
             plan: self.settings.plan.clone(),
             strategies,
-            limits: limits::check_bench(&Root::live(), &self.loads(states)),
+            limits: limits::check_bench(&Root::live(), &self.loads(states, &frame.before)),
             counters: Counters {
                 before: frame.before.clone(),
                 after: self.counters(&Root::live()),

@@ -4,9 +4,12 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use nix::errno::Errno;
+
 use super::health::Health;
 use super::locate::NotFound;
 use crate::folder::NoFolder;
+use crate::proc::own;
 
 /// A server that cannot be started or used.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +53,7 @@ pub enum ServerError {
     #[error(transparent)]
     NotFound(#[from] NotFound),
     /// A server program was found and did not start.
-    #[error("{program} did not start: {health}; correct that, or do without it with --builtin-server")]
+    #[error("{program} did not start: {health}; {}", cure("correct that"))]
     NotStarted {
         /// Path of the program, escaped.
         program: String,
@@ -59,8 +62,9 @@ pub enum ServerError {
     },
     /// A server program started and never became ready.
     #[error(
-        "{program} did not answer within {} s after its start: {health}; try again, or do without it with --builtin-server",
-        limit.as_secs()
+        "{program} did not answer within {} s after its start: {health}; {}",
+        limit.as_secs(),
+        cure("try again")
     )]
     NotReady {
         /// Path of the program, escaped.
@@ -71,7 +75,7 @@ pub enum ServerError {
         health: Health,
     },
     /// The program could not be executed at all.
-    #[error("cannot run {program}: {source}")]
+    #[error("cannot run {program}: {source}{}", no_fork(source))]
     Spawn {
         /// Path of the program, escaped.
         program: String,
@@ -109,6 +113,22 @@ pub enum ServerError {
     /// Ctrl-C or its kin while starting.
     #[error("interrupted while the server was starting")]
     Interrupted,
+}
+
+/// What helps a server that does not start: a limit of this process that it inherits, else what it said.
+fn cure(step: &str) -> String {
+    own::tight().unwrap_or_else(|| format!("{step}, or do without it with --builtin-server"))
+}
+
+/// Why no process could be started for it, where that is a limit on processes. One on open files is told
+/// where errors are printed.
+fn no_fork(source: &io::Error) -> String {
+    match own::errno_of(source) {
+        Some(errno @ (Errno::EAGAIN | Errno::ENOMEM)) => own::of_fork(errno)
+            .map(|limit| format!("; {limit}"))
+            .unwrap_or_default(),
+        Some(_) | None => String::new(),
+    }
 }
 
 fn aside(health: Option<&Health>) -> String {

@@ -20,6 +20,9 @@ pub enum SelectError {
         /// The selector, escaped.
         selector: String,
     },
+    /// It is a URI. It is not repeated: a password may be in it.
+    #[error("a URI is no strategy: the server is given by -u URI, or by -h and -p or -s")]
+    Uri,
     /// There is no such client.
     #[error(
         "there is no client {client} (in {selector}){} `systally list` shows all",
@@ -99,6 +102,9 @@ impl Registry {
     }
 
     fn expand(&self, selector: &str) -> Result<Vec<Strategy>, SelectError> {
+        if selector.contains("://") {
+            return Err(SelectError::Uri);
+        }
         let parts: Vec<&str> = selector.split('/').collect();
         let (client, mode, transport) = match parts.as_slice() {
             [client] => (*client, None, "*"),

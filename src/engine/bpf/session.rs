@@ -9,8 +9,8 @@ use nix::unistd::Pid;
 
 use super::availability::engine_error;
 use super::tracer::Tracer;
-use crate::engine::plain::{Orphans, PATIENCE, Plain};
-use crate::engine::{EngineError, EngineKind, Order, Outcome, Pipes, Program, Request, Selection, Session};
+use crate::engine::plain::{Free, Orphans, PATIENCE, Plain};
+use crate::engine::{EngineError, EngineKind, Order, Outcome, Program, Request, Selection};
 use crate::sys::process::PidFd;
 use crate::tally::PhaseTallies;
 use crate::units::{Measured, Nanos};
@@ -131,25 +131,21 @@ impl BpfSession {
     }
 }
 
-impl Session for BpfSession {
-    fn pids(&self) -> &[i32] {
-        self.plain.pids()
+impl Free for BpfSession {
+    fn plain(&self) -> &Plain {
+        &self.plain
     }
 
-    fn pipes(&mut self) -> Vec<Pipes> {
-        self.plain.pipes()
+    fn plain_mut(&mut self) -> &mut Plain {
+        &mut self.plain
     }
 
-    fn signal(&self, signal: i32) {
-        self.plain.signal(signal);
-    }
-
-    fn order(&self) -> Order {
+    fn everything(&self) -> Order {
         let order = Arc::clone(&self.order);
         Order::new(move |signal| order.store(signal, Ordering::Relaxed))
     }
 
-    fn finish(mut self: Box<Self>, limit: Option<Duration>) -> Result<Outcome, EngineError> {
+    fn end(mut self: Box<Self>, limit: Option<Duration>) -> Result<Outcome, EngineError> {
         let mut notes = Vec::new();
         if !self.wait(limit.map(|limit| Instant::now() + limit))? {
             let (killed, ended) = self.kill()?;

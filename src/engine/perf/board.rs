@@ -63,14 +63,14 @@ struct Counters {
 }
 
 impl Counters {
-    fn open(plan: Plan, pid: i32) -> Result<Counters, SysErrno> {
+    fn open(plan: Plan, pid: i32, leader: Option<&Counter>) -> Result<Counters, SysErrno> {
         let Plan {
             chosen,
             failed,
             again,
         } = plan;
-        let counter = |filter: Option<&str>| {
-            let counter = Counter::open(chosen.tracepoint, Whose::Program(pid))?;
+        let counter = |leader: Option<&Counter>, filter: Option<&str>| {
+            let counter = Counter::open(chosen.tracepoint, Whose::Program(pid), leader)?;
             if let Some(filter) = filter {
                 counter.filter(filter)?;
             }
@@ -78,13 +78,18 @@ impl Counters {
         };
         let number = chosen.call.number as i64;
         let is_fork = FORKS.contains(&number) || OLD_FORKS.contains(&number);
+        let returns = counter(leader, is_fork.then_some("ret != 0"))?;
+        let leader = leader.unwrap_or(&returns);
+        let again_filter = format!("ret == -{}", libc::EAGAIN);
+        let failed = failed.then(|| counter(Some(leader), Some(FAILED))).transpose()?;
+        let again = again
+            .then(|| counter(Some(leader), Some(&again_filter)))
+            .transpose()?;
         Ok(Counters {
             call: chosen.call,
-            returns: counter(is_fork.then_some("ret != 0"))?,
-            failed: failed.then(|| counter(Some(FAILED))).transpose()?,
-            again: again
-                .then(|| counter(Some(&format!("ret == -{}", libc::EAGAIN))))
-                .transpose()?,
+            returns,
+            failed,
+            again,
         })
     }
 
@@ -183,12 +188,16 @@ impl Board {
 
 impl Observer for Board {
     fn held(&self, program: usize, pid: Pid) -> Result<(), EngineError> {
-        let opened: Result<Vec<Counters>, SysErrno> = self
-            .plans
-            .iter()
-            .map(|plan| Counters::open(*plan, pid.as_raw()))
-            .collect();
-        let counters = opened.map_err(|source| EngineError::System {
+        let open = || -> Result<Vec<Counters>, SysErrno> {
+            let mut counters: Vec<Counters> = Vec::with_capacity(self.plans.len());
+            for plan in &self.plans {
+                let leader = counters.first().map(|first| &first.returns);
+                let next = Counters::open(*plan, pid.as_raw(), leader)?;
+                counters.push(next);
+            }
+            Ok(counters)
+        };
+        let counters = open().map_err(|source| EngineError::System {
             operation: "open the counters of the program (raise ulimit -n when it says EMFILE)",
             pid: pid.as_raw(),
             source,

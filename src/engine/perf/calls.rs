@@ -167,7 +167,7 @@ fn verify(call: Syscall, tracepoint: u64) -> Result<bool, CallsError> {
     }
     let name = || call.name().into_owned();
     let refused = |source| CallsError::Refused { name: name(), source };
-    let counter = Counter::open(tracepoint, Whose::OwnThread).map_err(refused)?;
+    let counter = Counter::open(tracepoint, Whose::OwnThread, None).map_err(refused)?;
     let number = i64::try_from(call.number).unwrap_or(-1);
     counter.enable().map_err(refused)?;
     let made = (0..TRIES).all(|_| make_harmless_call(number));

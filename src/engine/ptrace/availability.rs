@@ -5,7 +5,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::engine::Availability;
-use crate::proc::Root;
+use crate::proc::{Root, own};
 use crate::sys::process::wait4;
 use crate::sys::ptrace::{Options, Tracer};
 use crate::units::escape;
@@ -21,7 +21,7 @@ pub(super) fn availability() -> Availability {
         Ok(Ok(Err((why, fix)))) => Availability::Unavailable { why, fix },
         Ok(Err(_)) | Err(_) => Availability::Unavailable {
             why: "a thread and a process to try it on could not be started".to_owned(),
-            fix: "raise the limits on processes (ulimit -u, pids.max of the cgroup)".to_owned(),
+            fix: own::of_fork(Errno::EAGAIN).unwrap_or_default(),
         },
     }
 }
@@ -42,9 +42,10 @@ fn probe() -> Result<(), (String, String)> {
         no_new_privs: false,
     };
     let child = crate::sys::spawn::spawn(&image, &setup).map_err(|error| {
+        let limit = own::errno_of(&error).and_then(own::of_fork);
         (
             format!("no process could be forked to try it on ({error})"),
-            "raise the limits on processes (ulimit -u, pids.max of the cgroup)".to_owned(),
+            limit.unwrap_or_else(|| "try again, or on another machine".to_owned()),
         )
     })?;
     let pid = child.pid();

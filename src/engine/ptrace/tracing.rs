@@ -201,7 +201,7 @@ impl Tracing {
                 filter: &self.job.filter,
                 no_new_privs: self.job.no_new_privs,
             };
-            let child = spawn(image, &setup).map_err(|e| start::system("fork", &e))?;
+            let child = spawn(image, &setup).map_err(|e| start::no_process("fork", &e))?;
             let pid = child.pid();
             let pidfd = PidFd::open(pid).ok();
             self.attach(*index, child)?;

@@ -70,7 +70,7 @@ impl<S: Send + 'static> Workers<S> {
             let thread = std::thread::Builder::new()
                 .name(format!("systally-trace-{number}"))
                 .spawn(move || trace(number, job, begin, &sender))
-                .map_err(|error| start::system("start a tracer thread", &error))?;
+                .map_err(|error| start::no_process("start a tracer thread", &error))?;
             all.workers.push(Worker {
                 thread,
                 bell: None,

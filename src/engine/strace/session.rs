@@ -11,8 +11,8 @@ use nix::sys::stat::Mode;
 
 use super::command::{find, under_strace};
 use super::log::{Begun, Log};
-use crate::engine::plain::{Orphans, PATIENCE, Plain};
-use crate::engine::{EngineError, EngineKind, Order, Outcome, Pipes, Program, Request, Session, start};
+use crate::engine::plain::{Free, Orphans, PATIENCE, Plain};
+use crate::engine::{EngineError, EngineKind, Order, Outcome, Program, Request, start};
 use crate::folder::{self, Folder};
 use crate::sys::process::send_signal;
 use crate::sys::spawn::{StartError, Step};
@@ -257,20 +257,16 @@ fn read(index: usize, reader: File, log: &SharedLog, news: &Sender<News>) {
     let _ = news.send(News::Ended(index));
 }
 
-impl Session for StraceSession {
-    fn pids(&self) -> &[i32] {
-        self.plain.pids()
+impl Free for StraceSession {
+    fn plain(&self) -> &Plain {
+        &self.plain
     }
 
-    fn pipes(&mut self) -> Vec<Pipes> {
-        self.plain.pipes()
+    fn plain_mut(&mut self) -> &mut Plain {
+        &mut self.plain
     }
 
-    fn signal(&self, signal: i32) {
-        self.plain.signal(signal);
-    }
-
-    fn order(&self) -> Order {
+    fn everything(&self) -> Order {
         let logs = self.logs.clone();
         Order::new(move |signal| {
             for log in &logs {
@@ -279,7 +275,7 @@ impl Session for StraceSession {
         })
     }
 
-    fn finish(mut self: Box<Self>, limit: Option<Duration>) -> Result<Outcome, EngineError> {
+    fn end(mut self: Box<Self>, limit: Option<Duration>) -> Result<Outcome, EngineError> {
         let mut notes = Vec::new();
         if !self.wait(limit.map(|limit| Instant::now() + limit))? {
             let (killed, ended) = self.kill()?;

@@ -53,10 +53,8 @@ pub(crate) fn value(arg: &[u8]) -> &[u8] {
 /// The descriptor in an argument: `4`, `4<socket:[1]>`, `0x4`, `fd: 4`.
 pub(crate) fn fd(arg: &[u8]) -> Option<u64> {
     let arg = value(arg);
-    let arg = match memchr(b'<', arg) {
-        Some(at) => &arg[..at],
-        None => arg,
-    };
+    let end = arg.iter().position(|b| *b == b'<').unwrap_or(arg.len());
+    let arg = &arg[..end];
     number::int(arg)
         .and_then(|n| u64::try_from(n).ok())
         .filter(|n| *n < 1 << 31)

@@ -1,7 +1,5 @@
 //! Descriptors of the traced processes: what each leads to, and the state of the talk on it.
 
-use std::collections::hash_map::Entry;
-
 use super::args;
 use crate::import::Map;
 use crate::import::text;
@@ -83,9 +81,13 @@ pub(crate) struct Fd {
 /// again and again must not cost a copy of them each time.
 const MOST_COPIED: usize = 1_024;
 
+/// Index of a descriptor in the list of all.
+type Slot = u32;
+
 #[derive(Debug, Default)]
 struct Table {
-    fds: Map<u32, Fd>,
+    /// Where each descriptor is. They are large: a map of them would hardly fit any cache.
+    slots: Map<u32, Slot>,
     /// Threads that share it.
     users: usize,
 }
@@ -95,10 +97,19 @@ struct Table {
 pub(crate) struct Tables {
     tables: Vec<Table>,
     free: Vec<usize>,
-    total: usize,
+    /// All descriptors of all tables.
+    fds: Vec<Fd>,
+    free_fds: Vec<Slot>,
+    /// Table, descriptor and slot asked for last: a call asks several times for the same.
+    last: Option<(usize, u32, Slot)>,
 }
 
 impl Tables {
+    /// Descriptors kept now.
+    fn total(&self) -> usize {
+        self.fds.len() - self.free_fds.len()
+    }
+
     /// A new table with one user; `None` when there are too many.
     pub(crate) fn new_table(&mut self) -> Option<usize> {
         let id = match self.free.pop() {
@@ -124,14 +135,28 @@ impl Tables {
     /// A copy of a table, for a forked child.
     pub(crate) fn copy(&mut self, of: usize) -> Option<usize> {
         let id = self.new_table()?;
-        let fds = &self.tables.get(of)?.fds;
-        if fds.len() > MOST_COPIED || self.total + fds.len() > MOST_FDS {
+        let slots = &self.tables.get(of)?.slots;
+        if slots.is_empty() || slots.len() > MOST_COPIED || self.total() + slots.len() > MOST_FDS {
             return Some(id);
         }
-        let copy = fds.clone();
-        self.total += copy.len();
-        self.tables.get_mut(id)?.fds = copy;
+        let mut copy = slots.clone();
+        for slot in copy.values_mut() {
+            let fd = self.fds.get(*slot as usize).cloned().unwrap_or_default();
+            *slot = self.put(fd);
+        }
+        self.tables.get_mut(id)?.slots = copy;
         Some(id)
+    }
+
+    fn put(&mut self, fd: Fd) -> Slot {
+        if let Some(slot) = self.free_fds.pop()
+            && let Some(place) = self.fds.get_mut(slot as usize)
+        {
+            *place = fd;
+            return slot;
+        }
+        self.fds.push(fd);
+        (self.fds.len() - 1) as Slot
     }
 
     /// A thread that used the table has ended; with the last one it is given back.
@@ -141,29 +166,39 @@ impl Tables {
         };
         table.users -= 1;
         if table.users == 0 {
-            self.total -= table.fds.len();
             // A new map: clearing a large one costs its capacity, each time the table is used again.
-            table.fds = Map::default();
+            self.free_fds
+                .extend(std::mem::take(&mut table.slots).into_values());
             self.free.push(id);
+            self.last = None;
         }
     }
 
     /// The descriptor when it is known.
     pub(crate) fn get(&mut self, table: usize, fd: u64) -> Option<&mut Fd> {
-        self.tables.get_mut(table)?.fds.get_mut(&u32::try_from(fd).ok()?)
+        let fd = u32::try_from(fd).ok()?;
+        let slot = match self.last {
+            Some((last_table, last_fd, slot)) if (last_table, last_fd) == (table, fd) => slot,
+            _ => *self.tables.get(table)?.slots.get(&fd)?,
+        };
+        self.last = Some((table, fd, slot));
+        self.fds.get_mut(slot as usize)
     }
 
     /// The descriptor, made when new; `None` when there are too many.
     pub(crate) fn of(&mut self, table: usize, fd: u64) -> Option<&mut Fd> {
-        let fd = u32::try_from(fd).ok()?;
-        match self.tables.get_mut(table)?.fds.entry(fd) {
-            Entry::Occupied(known) => Some(known.into_mut()),
-            Entry::Vacant(_) if self.total >= MOST_FDS => None,
-            Entry::Vacant(new) => {
-                self.total += 1;
-                Some(new.insert(Fd::default()))
+        let number = u32::try_from(fd).ok()?;
+        let known = self.last.is_some_and(|last| (last.0, last.1) == (table, number))
+            || self.tables.get(table)?.slots.contains_key(&number);
+        if !known {
+            if self.total() >= MOST_FDS {
+                return None;
             }
+            let slot = self.put(Fd::default());
+            self.tables.get_mut(table)?.slots.insert(number, slot);
+            self.last = Some((table, number, slot));
         }
+        self.get(table, fd)
     }
 
     /// Puts a fresh descriptor in place of whatever had the number.
@@ -176,9 +211,10 @@ impl Tables {
     /// Takes a descriptor out.
     pub(crate) fn close(&mut self, table: usize, fd: u64) -> Option<Fd> {
         let fd = u32::try_from(fd).ok()?;
-        let old = self.tables.get_mut(table)?.fds.remove(&fd);
-        self.total -= usize::from(old.is_some());
-        old
+        let slot = self.tables.get_mut(table)?.slots.remove(&fd)?;
+        self.last = None;
+        self.free_fds.push(slot);
+        self.fds.get_mut(slot as usize).map(std::mem::take)
     }
 }
 
@@ -193,10 +229,32 @@ pub(crate) enum Address {
     Other,
 }
 
+/// Host and port of an IPv4 address exactly as strace writes it, which nearly all are.
+fn inet(body: &[u8]) -> Option<(&str, &str)> {
+    fn run(text: &[u8], longest: usize, dot: bool) -> Option<(&str, &[u8])> {
+        let length = text
+            .iter()
+            .position(|b| !(b.is_ascii_digit() || dot && *b == b'.'))
+            .filter(|length| (1..=longest).contains(length))?;
+        let (run, rest) = text.split_at(length);
+        Some((std::str::from_utf8(run).ok()?, rest))
+    }
+    let (port, rest) = run(
+        body.strip_prefix(b"sa_family=AF_INET, sin_port=htons(")?,
+        6,
+        false,
+    )?;
+    let (host, rest) = run(rest.strip_prefix(b"), sin_addr=inet_addr(\"")?, 45, true)?;
+    rest.starts_with(b"\"").then_some((host, port))
+}
+
 /// Reads a `struct sockaddr` as strace prints it (also `-X raw`), or as FreeBSD's truss does.
 pub(crate) fn address(arg: &[u8]) -> Option<Address> {
     let arg = args::value(arg);
     let body = arg.strip_prefix(b"{")?;
+    if let Some((host, port)) = inet(body) {
+        return Some(Address::Ip(format!("{host}:{port}")));
+    }
     let is_inet = body.starts_with(b"sa_family=AF_INET");
     if !is_inet
         && (text::contains(body, "sun_path=")
@@ -314,11 +372,33 @@ mod tests {
         for fd in 0..100_000 {
             tables.open(first, fd, Fd::default());
         }
-        assert_eq!(tables.total, MOST_FDS);
+        assert_eq!(tables.total(), MOST_FDS);
         let copy = tables.copy(first).unwrap();
         assert!(tables.get(copy, 1).is_none());
         tables.release(first);
-        assert_eq!(tables.total, 0);
+        assert_eq!(tables.total(), 0);
         assert_eq!(tables.new_table(), Some(first));
+    }
+
+    #[test]
+    fn a_place_used_again_is_another_descriptor() {
+        let sends = |n| Fd {
+            sends: n,
+            ..Fd::default()
+        };
+        let mut tables = Tables::default();
+        let first = tables.new_table().unwrap();
+        tables.open(first, 4, sends(1));
+        let copy = tables.copy(first).unwrap();
+        tables.get(first, 4).unwrap().sends = 2;
+        assert_eq!(tables.close(first, 4).map(|fd| fd.sends), Some(2));
+        assert!(tables.get(first, 4).is_none() && tables.close(first, 4).is_none());
+        assert_eq!(tables.get(copy, 4).map(|fd| fd.sends), Some(1));
+        tables.open(first, 5, sends(3));
+        assert_eq!(tables.get(copy, 4).map(|fd| fd.sends), Some(1));
+        tables.release(copy);
+        assert!(tables.get(copy, 4).is_none());
+        assert_eq!(tables.of(first, 4).map(|fd| fd.sends), Some(0));
+        assert_eq!((tables.total(), tables.fds.len()), (2, 2));
     }
 }

@@ -1,9 +1,8 @@
 //! What goes over a connection, as far as a trace shows it: commands and error replies of RESP and of
 //! memcached's text protocol.
 
-use memchr::memchr;
-
 pub(crate) use crate::foreign::quoted::strings;
+use crate::foreign::text::near;
 
 /// What a payload turned out to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -15,7 +14,7 @@ pub(crate) struct Found {
 }
 
 fn line(text: &[u8]) -> Option<(&[u8], &[u8])> {
-    let end = memchr(b'\n', text)?;
+    let end = near(b'\n', b'\n', text)?;
     let body = text[..end].strip_suffix(b"\r").unwrap_or(&text[..end]);
     Some((body, &text[end + 1..]))
 }

@@ -112,6 +112,18 @@ struct WireXdebug {
     with: f64,
 }
 
+/// What an article of this id did not see, in sentences for its readers; none for an article that is not known.
+pub fn what_really_happened(id: &str) -> Vec<String> {
+    #[derive(Deserialize)]
+    struct Prose {
+        #[serde(default)]
+        what_really_happened: Vec<String>,
+    }
+    let file = FILES.iter().find(|(known, _)| *known == id);
+    file.and_then(|(_, text)| serde_json::from_str::<Prose>(text).ok())
+        .map_or_else(Vec::new, |prose| prose.what_really_happened)
+}
+
 impl Figures {
     /// The figures of an article by its id.
     ///

@@ -10,7 +10,9 @@ use super::bench::{Source, missing};
 use super::model::{Align, Cell, Column, Group, Notes, Table};
 use super::number::Style;
 use super::shown;
-use crate::record::{PublishedFigure, StrategyResult, stats};
+use crate::plan::scenario::published;
+use crate::record::label::label;
+use crate::record::{PublishedFigure, Record, StrategyResult, stats};
 
 /// The columns that stand behind what was timed; none in a plain bench.
 pub(super) fn sources<'a>(rows: &[StrategyResult]) -> Vec<Source<'a>> {
@@ -22,7 +24,7 @@ pub(super) fn sources<'a>(rows: &[StrategyResult]) -> Vec<Source<'a>> {
     if any(|row| printed(row, |figure| figure.ops_per_s).is_some()) {
         sources.push(Source::new(
             Column::number("op/s", "published", Group::Published),
-            |row, notes| published(row, notes, |figure| figure.ops_per_s, Style::Rate),
+            |row, notes| as_printed(row, notes, |figure| figure.ops_per_s, Style::Rate),
         ));
         sources.push(Source::new(
             Column::number("today", "×published", Group::Published),
@@ -45,14 +47,14 @@ pub(super) fn sources<'a>(rows: &[StrategyResult]) -> Vec<Source<'a>> {
         ));
         sources.push(Source::new(
             Column::number("seconds", "published", Group::Published),
-            |row, notes| published(row, notes, |figure| figure.seconds, Style::Rate),
+            |row, notes| as_printed(row, notes, |figure| figure.seconds, Style::Rate),
         ));
     }
     if any(|row| printed(row, |figure| figure.counter.map(|n| n as f64)).is_some()) {
         sources.push(Source::new(
             Column::number("counter", "published", Group::Published),
             |row, notes| {
-                published(
+                as_printed(
                     row,
                     notes,
                     |figure| figure.counter.map(|n| n as f64),
@@ -119,7 +121,7 @@ fn printed(row: &StrategyResult, pick: impl Fn(&PublishedFigure) -> Option<f64>)
     stats::median(&all)
 }
 
-fn published(
+fn as_printed(
     row: &StrategyResult,
     notes: &mut Notes,
     pick: impl Fn(&PublishedFigure) -> Option<f64>,
@@ -196,7 +198,11 @@ fn calls(rows: &[StrategyResult]) -> Option<Table> {
         for name in names {
             table.rows.push(vec![
                 Cell::Text(shown(&name)),
-                Cell::Text(format!("{} ({})", shown(&row.name), shown(&figure.strategy))),
+                Cell::Text(format!(
+                    "{} ({})",
+                    shown(&label(row, rows)),
+                    shown(&figure.strategy)
+                )),
                 Cell::number(
                     figure.calls_per_op.get(&name).copied().unwrap_or(0.0),
                     Style::PerOp,
@@ -212,7 +218,8 @@ fn calls(rows: &[StrategyResult]) -> Option<Table> {
 }
 
 /// How to read the columns.
-pub(super) fn remarks(rows: &[StrategyResult]) -> Vec<String> {
+pub(super) fn remarks(record: &Record) -> Vec<String> {
+    let rows = &record.strategies;
     let mut remarks = Vec::new();
     if rows.iter().any(|row| !row.experiment.counters.is_empty()) {
         remarks.push(
@@ -221,17 +228,45 @@ pub(super) fn remarks(rows: &[StrategyResult]) -> Vec<String> {
                 .to_owned(),
         );
     }
-    let articles: BTreeSet<&str> = rows
+    if shards::are_in(rows) {
+        remarks.push(
+            "enough servers is the point of diminishing returns: the first number of servers after which the next \
+             larger one adds less than 5 % (more: each step was worth it; unclear: the rounds differ by more than that); an even share is 100 % over the servers."
+                .to_owned(),
+        );
+    }
+    let mut articles: BTreeSet<&str> = rows
         .iter()
         .flat_map(|row| &row.experiment.published)
         .map(|figure| figure.article.as_str())
         .collect();
-    if !articles.is_empty() {
-        let articles: Vec<String> = articles.into_iter().map(shown).collect();
-        remarks.push(format!(
-            "published: {}, another machine and other versions; the median where an article printed several figures.",
-            articles.join(", ")
+    let settings = &record.plan.settings;
+    articles.extend(settings.get("published").map(String::as_str));
+    if articles.is_empty() {
+        return remarks;
+    }
+    let names: Vec<String> = articles.iter().map(|id| shown(id)).collect();
+    let mut text = format!(
+        "published: {}, another machine and other versions; the median where an article printed several figures.",
+        names.join(", ")
+    );
+    let figures = rows
+        .iter()
+        .any(|row| printed(row, |figure| figure.seconds).is_some());
+    if let Some(scale) = settings.get("scale").filter(|scale| figures && *scale != "1") {
+        text.push_str(&format!(
+            " Its seconds, counters and CPU times are of the whole work and today's of {} times as much (--scale): those do \
+             not compare, rates do.",
+            shown(scale)
         ));
+    }
+    remarks.push(text);
+    for id in articles {
+        let told = published::what_really_happened(id);
+        remarks.extend(
+            told.into_iter()
+                .map(|text| format!("What {} did not see: {text}", shown(id))),
+        );
     }
     remarks
 }

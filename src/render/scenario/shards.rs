@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::record::StrategyResult;
+use crate::record::stats::{self, Enough};
+use crate::record::{Interval, StrategyResult};
 use crate::render::model::{Cell, Column, Group, Table};
 use crate::render::number::Style;
 use crate::render::shown;
@@ -17,15 +18,24 @@ fn line(row: &StrategyResult) -> Line {
     (row.name.clone(), axes.clients, axes.pipeline, axes.payload_bytes)
 }
 
-/// Throughput by servers and clients, and the balance; none unless the number of servers varies.
-pub(super) fn tables(rows: &[StrategyResult]) -> Vec<Table> {
-    // Only of what was run over several numbers of servers: a cluster beside a single server is no series.
+/// The rows that were run over several numbers of servers: a cluster beside a single server is no series.
+fn series(rows: &[StrategyResult]) -> Vec<&StrategyResult> {
     let several = |row: &&StrategyResult| {
         rows.iter().any(|other| {
             other.name == row.name && other.axes.servers != row.axes.servers && other.timed.known().is_some()
         })
     };
-    let rows: Vec<&StrategyResult> = rows.iter().filter(several).collect();
+    rows.iter().filter(several).collect()
+}
+
+/// Whether there are tables of them.
+pub(super) fn are_in(rows: &[StrategyResult]) -> bool {
+    !series(rows).is_empty()
+}
+
+/// Throughput by servers and clients, and the balance; none unless the number of servers varies.
+pub(super) fn tables(rows: &[StrategyResult]) -> Vec<Table> {
+    let rows = series(rows);
     let numbers: BTreeSet<u32> = rows.iter().map(|row| row.axes.servers).collect();
     if numbers.len() < 2 {
         return Vec::new();
@@ -49,12 +59,13 @@ fn throughput(rows: &[&StrategyResult], numbers: &BTreeSet<u32>) -> Table {
             Group::Published,
         )
     }));
+    columns.push(Column::number("enough", "servers", Group::Published));
     let mut lines: Vec<Line> = Vec::new();
-    let mut cells: BTreeMap<(Line, u32), f64> = BTreeMap::new();
+    let mut cells: BTreeMap<(Line, u32), Interval> = BTreeMap::new();
     for row in rows {
         let line = line(row);
         if let Some(timed) = row.timed.known() {
-            cells.insert((line.clone(), row.axes.servers), timed.ops_per_s.median);
+            cells.insert((line.clone(), row.axes.servers), timed.ops_per_s);
         }
         if !lines.contains(&line) {
             lines.push(line);
@@ -66,9 +77,18 @@ fn throughput(rows: &[&StrategyResult], numbers: &BTreeSet<u32>) -> Table {
             Cell::number(f64::from(line.1), Style::Whole),
         ];
         row.extend(numbers.iter().map(|n| match cells.get(&(line.clone(), *n)) {
-            Some(rate) => Cell::number(*rate, Style::Rate),
+            Some(rate) => Cell::number(rate.median, Style::Rate),
             None => Cell::Missing(None),
         }));
+        let rates: Vec<(u32, Interval)> = numbers
+            .iter()
+            .filter_map(|n| Some((*n, *cells.get(&(line.clone(), *n))?)))
+            .collect();
+        row.push(match stats::enough(&rates) {
+            Enough::Point(point) => Cell::number(f64::from(point), Style::Whole),
+            Enough::More => Cell::Text("more".to_owned()),
+            Enough::Unclear => Cell::Text("unclear".to_owned()),
+        });
         row
     });
     Table {

@@ -10,6 +10,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
+use crate::proc::own;
 use crate::units::escape;
 
 /// How long a detect command may take. Starting an interpreter takes seconds on a machine that is busy.
@@ -33,6 +34,16 @@ pub(super) enum Absent {
     },
     #[error("{program} gave no answer within {} s", LIMIT.as_secs())]
     TimedOut { program: String },
+}
+
+impl Absent {
+    /// The limit of this very process that was in the way, and how to raise it.
+    pub(super) fn own_limit(&self) -> Option<String> {
+        match self {
+            Absent::CannotRun { source, .. } => own::errno_of(source).and_then(own::of_fork),
+            Absent::NoProgram { .. } | Absent::Refused { .. } | Absent::TimedOut { .. } => None,
+        }
+    }
 }
 
 /// Runs a detect command and returns the first line of its standard output, which is the version.

@@ -88,8 +88,9 @@ impl Client for ScriptClient {
             .get_or_init(|| match detect::version(&self.resolve(&self.entry.detect)) {
                 Ok(version) => Presence::Ready { version },
                 Err(why) => Presence::Missing {
+                    // To install what is there would not help against a limit of this process.
+                    install: why.own_limit().unwrap_or_else(|| self.entry.install.clone()),
                     why: why.to_string(),
-                    install: self.entry.install.clone(),
                 },
             })
             .clone()

@@ -31,7 +31,8 @@ impl Collector {
         let Some((table, fd)) = self.first_fd(call) else {
             return;
         };
-        let address = address(args::nth(call.args, 1));
+        // What comes behind the address does not matter to it.
+        let address = address(args::first(call.args).1);
         let Some(peer) = (match &address {
             Some(address) => self.peer_of(address),
             // dtruss and kdump show only a pointer.
@@ -105,7 +106,7 @@ impl Collector {
         let Some((table, fd)) = self.first_fd(call) else {
             return;
         };
-        if let Some(thread) = self.threads.get_mut(&call.pid)
+        if let Some(thread) = self.threads.get_mut(call.pid)
             && thread.epoll_check.take() == Some((fd, 3))
         {
             self.facts.epoll_checks += 1;
@@ -136,7 +137,7 @@ impl Collector {
             ..Fd::default()
         };
         self.tables.open(table, fd, state);
-        if let Some(thread) = self.threads.get_mut(&call.pid) {
+        if let Some(thread) = self.threads.get_mut(call.pid) {
             thread.epoll_check = Some((fd, 1));
         }
     }
@@ -152,7 +153,7 @@ impl Collector {
         if let Some(fd) = args::fd(args::first(rest).0) {
             self.saw_fd(fd);
         }
-        if let Some(thread) = self.threads.get_mut(&call.pid)
+        if let Some(thread) = self.threads.get_mut(call.pid)
             && let Some((fd, 1)) = thread.epoll_check
             && epoll == Some(fd)
         {

@@ -4,6 +4,7 @@ mod class;
 mod descriptors;
 mod paths;
 mod talk;
+mod threads;
 mod waits;
 
 use std::collections::BTreeMap;
@@ -11,10 +12,11 @@ use std::rc::Rc;
 
 use super::fds::{Address, Kind, PeerId, Tables, decorated};
 use super::{Gap, LogFacts, MOST_EXAMPLES, MOST_PEERS, OTHER_PEERS, Peer, UNKNOWN_PEER, Wait, args};
-use crate::import::{Map, text};
+use crate::import::{Hash, Map, text};
 use crate::units::Nanos;
 
 pub(crate) use class::Class;
+use threads::Threads;
 
 /// Threads and processes followed at one time.
 const MOST_PIDS: usize = 16_384;
@@ -71,7 +73,7 @@ struct Thread {
 #[derive(Debug, Default)]
 pub(crate) struct Collector {
     facts: LogFacts,
-    threads: Map<u32, Thread>,
+    threads: Threads,
     /// Processes and threads seen so far.
     pub(crate) seen: u64,
     tables: Tables,
@@ -83,6 +85,8 @@ pub(crate) struct Collector {
     first_at: Option<u64>,
     last_at: u64,
     payload: Vec<u8>,
+    /// Of commands, to see one sent again.
+    hash: Hash,
 }
 
 /// Adds to a counting map that must stay small.
@@ -142,7 +146,7 @@ impl Collector {
 
     /// Notes that a thread exists. A new one during a clone is its child.
     pub(crate) fn meet(&mut self, pid: u32) {
-        if let Some(thread) = self.threads.get_mut(&pid) {
+        if let Some(thread) = self.threads.get_mut(pid) {
             self.seen += u64::from(!std::mem::replace(&mut thread.met, true));
             return;
         }
@@ -170,7 +174,7 @@ impl Collector {
 
     /// Whether the thread is known, from a line or from its clone.
     pub(crate) fn knows(&self, pid: u32) -> bool {
-        self.threads.contains_key(&pid)
+        self.threads.get(pid).is_some()
     }
 
     /// Whether a clone is under way.
@@ -179,7 +183,7 @@ impl Collector {
     }
 
     fn child_table(&mut self, parent: u32, shares: bool) -> Option<usize> {
-        let of = self.threads.get(&parent)?.table?;
+        let of = self.threads.get(parent)?.table?;
         if shares {
             Some(self.tables.share(of))
         } else {
@@ -192,12 +196,17 @@ impl Collector {
         if let Some(signal) = killed_by {
             count(&mut self.facts.killed, signal);
         }
-        let Some(thread) = self.threads.remove(&pid) else {
+        let Some(thread) = self.threads.remove(pid) else {
             return;
         };
         if let Some(table) = thread.table {
             self.tables.release(table);
         }
+    }
+
+    /// Something of the log was too much to keep.
+    pub(crate) fn truncated(&mut self) {
+        self.facts.truncated = true;
     }
 
     /// A clone has begun and its child may show up before it returns.
@@ -210,7 +219,7 @@ impl Collector {
     /// A signal was delivered.
     pub(crate) fn signal(&mut self, pid: u32, name: &str) {
         count(&mut self.facts.signals, name);
-        if let Some(thread) = self.threads.get_mut(&pid)
+        if let Some(thread) = self.threads.get_mut(pid)
             && std::mem::take(&mut thread.restarted)
         {
             count(&mut self.facts.interrupted, name);
@@ -219,13 +228,13 @@ impl Collector {
 
     /// The call that has just been taken was cut short by a signal.
     pub(crate) fn restarted(&mut self, pid: u32) {
-        if let Some(thread) = self.threads.get_mut(&pid) {
+        if let Some(thread) = self.threads.get_mut(pid) {
             thread.restarted = true;
         }
     }
 
     fn clock(&mut self, call: &Call<'_>) {
-        let Some(thread) = self.threads.get_mut(&call.pid) else {
+        let Some(thread) = self.threads.get_mut(call.pid) else {
             return;
         };
         if let Some(at) = call.at {
@@ -264,7 +273,7 @@ impl Collector {
 
     /// The thread's descriptor table, made at first use.
     fn table(&mut self, pid: u32) -> Option<usize> {
-        let thread = self.threads.get_mut(&pid)?;
+        let thread = self.threads.get_mut(pid)?;
         if thread.table.is_none() {
             thread.table = self.tables.new_table();
             if thread.table.is_none() {
@@ -357,12 +366,12 @@ impl Collector {
             return;
         };
         self.facts.children += 1;
-        match self.threads.get(&child).map(|thread| thread.table) {
+        match self.threads.get(child).map(|thread| thread.table) {
             // It was seen before the clone returned.
             Some(Some(_)) => {}
             Some(None) => {
                 let table = self.child_table(call.pid, shares);
-                if let Some(thread) = self.threads.get_mut(&child) {
+                if let Some(thread) = self.threads.get_mut(child) {
                     thread.table = table;
                 }
             }

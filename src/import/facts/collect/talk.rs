@@ -1,6 +1,6 @@
 //! What goes over connections: sends, receives, and the turns they make.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::BuildHasher;
 
 use super::super::fds::{Kind, PeerId, Role, address};
 use super::super::{LogFacts, MOST_EXAMPLES, Repeat, args, payload};
@@ -65,8 +65,8 @@ impl Collector {
         let bytes = positive(call.ret).unwrap_or(0);
         let mut buffer = std::mem::take(&mut self.payload);
         let cut = payload::strings(call.args, &mut buffer);
-        let wait_clock = self.threads.get(&call.pid).map_or(0, |t| t.wait_clock);
-        let slept = self.threads.get_mut(&call.pid).and_then(|t| t.slept.take());
+        let wait_clock = self.threads.get(call.pid).map_or(0, |t| t.wait_clock);
+        let slept = self.threads.get_mut(call.pid).and_then(|t| t.slept.take());
         let Some(state) = self.tables.of(table, fd) else {
             return;
         };
@@ -78,12 +78,10 @@ impl Collector {
             }
         } else {
             let last_command = &mut state.last_command;
-            let facts = &mut self.facts;
+            let (facts, hash) = (&mut self.facts, &self.hash);
             let found = payload::commands(&buffer, |name, argument| {
                 count(&mut facts.commands.sent, name);
-                let mut hasher = DefaultHasher::new();
-                (name, argument).hash(&mut hasher);
-                let hash = hasher.finish();
+                let hash = hash.hash_one((name, argument));
                 if let (true, Some(slept)) = (hash == *last_command, slept) {
                     note_repeat(facts, name, argument, slept);
                 }
@@ -233,7 +231,7 @@ impl Collector {
     }
 
     pub(super) fn data(&mut self, call: &Call<'_>, table: usize, fd: u64, peer_id: PeerId, bytes: u64) {
-        let wait_clock = self.threads.get(&call.pid).map_or(0, |t| t.wait_clock);
+        let wait_clock = self.threads.get(call.pid).map_or(0, |t| t.wait_clock);
         let mut buffer = std::mem::take(&mut self.payload);
         let cut = payload::strings(call.args, &mut buffer);
         let Some(state) = self.tables.get(table, fd) else {
@@ -273,14 +271,16 @@ impl Collector {
         }
         state.sends = 0;
         state.commands = 0;
-        let asked = args::nth(call.args, 2);
         self.payload = buffer;
-        let buffer_size = number::int(args::value(asked)).and_then(|n| u64::try_from(n).ok());
+        let full = bytes >= 4096 && {
+            let asked = args::value(args::nth(call.args, 2));
+            number::int(asked).and_then(|n| u64::try_from(n).ok()) == Some(bytes)
+        };
         if let Some(peer) = self.peer(peer_id) {
             peer.receives += 1;
-            peer.received_bytes += bytes;
+            peer.received_bytes = peer.received_bytes.saturating_add(bytes);
             peer.commands = peer.commands.saturating_add(commands);
-            if bytes >= 4096 && buffer_size == Some(bytes) {
+            if full {
                 peer.full_receives += 1;
                 peer.full_buffer = peer.full_buffer.max(bytes);
             }

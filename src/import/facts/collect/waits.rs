@@ -19,7 +19,7 @@ impl Collector {
         let (fd, events) = waited_for(call);
         let timeout = wait_timeout(call);
         let nothing = call.ret == Some(0);
-        if let Some(thread) = self.threads.get_mut(&call.pid) {
+        if let Some(thread) = self.threads.get_mut(call.pid) {
             if timeout == Some(0) && nothing {
                 thread.empty_polls += 1;
                 self.facts.empty_poll_streak = self.facts.empty_poll_streak.max(thread.empty_polls);
@@ -95,7 +95,7 @@ impl Collector {
         let asked = args::timespec(call.args);
         let length = call.took.or(asked);
         let Some(length) = length else { return };
-        if let Some(thread) = self.threads.get_mut(&call.pid) {
+        if let Some(thread) = self.threads.get_mut(call.pid) {
             thread.slept = Some(asked.unwrap_or(length));
         }
         // By what was asked for: what the clock made of it differs each time.
@@ -129,7 +129,7 @@ impl Collector {
             Class::Connect | Class::Accept | Class::Receive => args::fd(args::first(call.args).0),
             _ => None,
         };
-        let table = self.threads.get(&call.pid).and_then(|t| t.table);
+        let table = self.threads.get(call.pid).and_then(|t| t.table);
         let peer = fd
             .zip(table)
             .and_then(|(fd, table)| self.tables.get(table, fd))
@@ -150,7 +150,7 @@ impl Collector {
         match (call.took, call.at) {
             (Some(_), _) => keep(&mut self.facts.waits, wait),
             (None, Some(at)) => {
-                if let Some(thread) = self.threads.get_mut(&call.pid) {
+                if let Some(thread) = self.threads.get_mut(call.pid) {
                     thread.open_wait = Some((at, wait));
                 }
             }
