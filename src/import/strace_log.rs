@@ -533,7 +533,7 @@ impl Session {
         if self.names.total() == 0 && self.complaints == 0 {
             return Err(nothing_of(ImportFormat::StraceLog, &imported.unknown_lines));
         }
-        for id in std::mem::take(&mut self.pending).into_ids() {
+        for id in std::mem::take(&mut self.pending).ids() {
             if let Some(counts) = self.names.of(id) {
                 counts.unfinished += 1;
             }
