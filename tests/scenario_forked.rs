@@ -148,7 +148,7 @@ clients = [400]
 requests-per-client = 1
 runs = 1
 warmup = 0
-pause = "0s"
+pause = "1ms"
 "#;
     let run = Run::bench(["--engine", "none", "--scenario"]);
     let path = run.path("many.toml");

@@ -125,7 +125,7 @@ final class ForkedConnections
     /** The done line from what the children said; one that said nothing has done nothing. */
     private function result($reports, int $elapsed, int $notForked): array
     {
-        $errors = $notForked > 0 ? ['fork:' . posix_strerror(pcntl_get_last_error()) => $notForked] : [];
+        $errors = $notForked > 0 ? ['not-forked:' . posix_strerror(pcntl_get_last_error()) => $notForked] : [];
         $done = $told = 0;
         rewind($reports);
         while (($line = fgets($reports)) !== false) {
