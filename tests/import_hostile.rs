@@ -477,7 +477,7 @@ fn numbers_that_no_table_can_have_are_not_dropped_silently() {
     let tables = [
         (
             ImportFormat::StraceSummary,
-            "% time     seconds  usecs/call     calls    errors syscall\n------ ----------- ----------- --------- --------- ----------------\n 60.00    0.@           @         @         @ read\n 40.00    0.000001           1         1           write\n------ ----------- ----------- --------- --------- ----------------\n100.00    0.000001                     2           total\n",
+            "% time     seconds  usecs/call     calls    errors syscall\n------ ----------- ----------- --------- --------- ----------------\n 60.00    @           @         @         @ read\n 40.00    0.000001           1         1           write\n------ ----------- ----------- --------- --------- ----------------\n100.00    0.000001                     2           total\n",
         ),
         (
             ImportFormat::PerfTraceSummary,

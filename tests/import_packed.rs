@@ -38,7 +38,7 @@ fn import(name: &str, content: &[u8]) -> Output {
 
 fn calls(output: &Output) -> u64 {
     let record: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let table = &record["imports"][0]["tables"][0];
+    let table = &record["imports"][0]["imported"]["tables"][0];
     let rows = table["rows"].as_array().unwrap();
     rows.iter().map(|row| row["calls"].as_u64().unwrap()).sum()
 }
@@ -58,8 +58,11 @@ fn is_refused(name: &str, content: &[u8], words: &[&str]) {
     assert!(output.stdout.is_empty(), "{name}");
 }
 
+/// The name of a packed file, what it is, and how it is made.
+type Packing = (&'static str, &'static str, fn(&str) -> Vec<u8>);
+
 /// The two ways to pack, with what the beginnings of their files are.
-fn packings() -> [(&'static str, &'static str, fn(&str) -> Vec<u8>); 2] {
+fn packings() -> [Packing; 2] {
     [("log.gz", "gzip", gzip), ("log.zst", "zstd", zstd)]
 }
 

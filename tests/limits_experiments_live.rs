@@ -457,7 +457,7 @@ clients = [80, 3]
 requests-per-client = 20
 runs = 1
 warmup = 0
-pause = "0s"
+pause = "1ms"
 "#;
     let enter = format!("echo $$ > {} && exec \"$@\"", group.procs().display());
     let run = Run::wrapped(
@@ -480,7 +480,7 @@ pause = "0s"
         round.errors
     );
     assert!(
-        round.errors.keys().all(|key| key.starts_with("fork:")),
+        round.errors.keys().all(|key| key.starts_with("not-forked:")),
         "{:?}",
         round.errors
     );

@@ -108,14 +108,18 @@ fn show(mut record: Record, file: &Path, args: &ExplainArgs) -> Result<(), Comma
     }
     if people {
         for import in &record.imports {
-            for (left_out, what) in [
+            for (left_out, (one, more, why)) in [
                 (
                     &import.imported.unknown_lines,
-                    "lines are not understood and not counted",
+                    ("line is", "lines are", "not understood and not counted"),
                 ),
                 (
                     &import.imported.unusable_values,
-                    "values are none that a run can have and were not used",
+                    (
+                        "value is",
+                        "values are",
+                        "not used, because no run can have such a one",
+                    ),
                 ),
             ] {
                 if left_out.is_empty() {
@@ -124,9 +128,10 @@ fn show(mut record: Record, file: &Path, args: &ExplainArgs) -> Result<(), Comma
                 let (line, first) = left_out.first.first().cloned().unwrap_or_default();
                 writeln!(
                     text,
-                    "\n{}: {} {what}, the first: line {line} “{first}”",
+                    "\n{}: {} {} {why}, the first: line {line} “{first}”",
                     inline(&import.file, args.format),
                     Grouped(left_out.count),
+                    if left_out.count == 1 { one } else { more },
                     first = inline(&first, args.format)
                 )?;
             }

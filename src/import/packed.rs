@@ -18,32 +18,37 @@ const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// The longest look back that zstd data may ask for: what `zstd -19` needs, twice. It is held in memory.
 const MOST_WINDOW: u64 = 16 << 20;
 
-/// Whether packed data ended before its end; known once it has been read.
+/// Whether packed data ended before its end, and how it is packed; known once it has been read.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Torn(Rc<Cell<bool>>);
+pub(super) struct Torn(Rc<Cell<Option<Packing>>>);
 
 impl Torn {
     /// Whether it did.
     pub(super) fn is_set(&self) -> bool {
-        self.0.get()
+        self.0.get().is_some()
     }
 
     /// Puts the true reason in the place of what an importer says of data that ended too early.
     pub(super) fn explain(&self, error: ImportError) -> ImportError {
-        match error {
-            ImportError::Empty | ImportError::Unrecognised { .. } | ImportError::NotThisFormat { .. }
-                if self.0.get() =>
-            {
-                let what = "the compressed data ends in the middle, before anything that can be imported";
+        match (error, self.0.get()) {
+            (
+                ImportError::Empty | ImportError::Unrecognised { .. } | ImportError::NotThisFormat { .. },
+                Some(packing),
+            ) => {
+                let what = format!(
+                    "the compressed data ends in the middle, before anything that can be imported: not all of the {} \
+                     data is there",
+                    packing.name()
+                );
                 ImportError::Io(io::Error::new(io::ErrorKind::UnexpectedEof, what))
             }
-            error => error,
+            (error, _) => error,
         }
     }
 
     /// Marks what was read from such data as a part of the whole.
     pub(super) fn note(&self, imported: &mut Imported) {
-        if self.0.get() {
+        if self.is_set() {
             imported.cut("the compressed data ends in the middle");
         }
     }
@@ -241,7 +246,7 @@ impl Unpacked {
             return Err(failed);
         }
         if ends_early(error) {
-            self.torn.0.set(true);
+            self.torn.0.set(Some(self.packing));
             return Ok(0);
         }
         Err(self.damage(self.state.at.get(), what))

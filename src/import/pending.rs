@@ -11,9 +11,9 @@ const LEAST: usize = 64;
 const ROOM: usize = 8 << 20;
 /// Calls that are kept with their arguments.
 const MOST_WHOLE: usize = 65_536;
-/// Calls of which only the name is kept.
-const MOST_NAMED: usize = 1 << 20;
-/// Of those, how many are looked through for the one that a line without a pid resumes: it is the last
+/// Calls that are kept at all, most of them only by name.
+const MOST: usize = (1 << 20) + MOST_WHOLE;
+/// How many are looked through for the one that a line without a pid resumes: it is the last
 /// thread left, so there are few.
 const MOST_SEARCHED: usize = 64;
 
@@ -33,10 +33,37 @@ pub(super) struct Pending {
 /// At most one per thread.
 #[derive(Debug, Default)]
 pub(super) struct PendingCalls {
-    whole: Map<u32, Pending>,
-    /// Beyond those: the ids alone, so that the second half is still known to be one.
-    named: Map<u32, u16>,
+    /// For each thread where its call is, or which when only that is kept: so many fit into little.
+    by_pid: Map<u32, Place>,
+    whole: Vec<Pending>,
+    free: Vec<u32>,
     bytes: usize,
+}
+
+/// Index in the list, or with the highest bit the name alone; half the size of an enum of the two.
+#[derive(Debug, Clone, Copy)]
+struct Place(u32);
+
+enum Is {
+    Whole(usize),
+    Named(NameId),
+}
+
+impl Place {
+    const NAMED: u32 = 1 << 31;
+
+    fn named(id: NameId) -> Option<Place> {
+        u16::try_from(id)
+            .ok()
+            .map(|id| Place(Place::NAMED | u32::from(id)))
+    }
+
+    fn is(self) -> Is {
+        match self.0 & Place::NAMED {
+            0 => Is::Whole(self.0 as usize),
+            _ => Is::Named((self.0 ^ Place::NAMED) as usize),
+        }
+    }
 }
 
 /// What became of the arguments.
@@ -53,37 +80,49 @@ pub(super) enum Kept {
 impl PendingCalls {
     /// Whether no thread is inside a call.
     pub(super) fn is_empty(&self) -> bool {
-        self.whole.is_empty() && self.named.is_empty()
+        self.by_pid.is_empty()
     }
 
     /// Whether this thread is inside one.
     pub(super) fn contains(&self, pid: u32) -> bool {
-        self.whole.contains_key(&pid) || self.named.contains_key(&pid)
+        self.by_pid.contains_key(&pid)
+    }
+
+    /// The call that a thread is inside of, when it is kept with its arguments.
+    pub(super) fn get(&self, pid: u32) -> Option<&Pending> {
+        match self.by_pid.get(&pid)?.is() {
+            Is::Whole(index) => self.whole.get(index),
+            Is::Named(_) => None,
+        }
     }
 
     /// Notes the call that a thread has begun and that it has not been inside of until now.
     pub(super) fn insert(&mut self, pid: u32, id: NameId, args: &[u8], at: Option<u64>, line: u64) -> Kept {
-        if self.whole.len() >= MOST_WHOLE {
-            if self.named.len() >= MOST_NAMED {
-                return Kept::Nothing;
-            }
-            let Ok(id) = u16::try_from(id) else {
+        if self.whole.len() - self.free.len() >= MOST_WHOLE {
+            let Some(place) = Place::named(id).filter(|_| self.by_pid.len() < MOST) else {
                 return Kept::Nothing;
             };
-            self.named.insert(pid, id);
+            self.by_pid.insert(pid, place);
             return Kept::Part;
         }
         let most = if self.bytes > ROOM { LEAST } else { HALF };
         let kept = &args[..args.len().min(most)];
-        self.put(
-            pid,
-            Pending {
-                id,
-                args: kept.to_vec(),
-                at,
-                line,
-            },
-        );
+        self.bytes += kept.len();
+        let pending = Pending {
+            id,
+            args: kept.to_vec(),
+            at,
+            line,
+        };
+        let place = match self.free.pop() {
+            Some(place) => place,
+            None => self.whole.len() as u32,
+        };
+        match self.whole.get_mut(place as usize) {
+            Some(slot) => *slot = pending,
+            None => self.whole.push(pending),
+        }
+        self.by_pid.insert(pid, Place(place));
         // Halves longer than that are looked at no further anyway.
         if kept.len() < args.len().min(HALF) {
             Kept::Part
@@ -92,53 +131,58 @@ impl PendingCalls {
         }
     }
 
-    fn put(&mut self, pid: u32, pending: Pending) {
-        self.bytes += pending.args.len();
-        self.whole.insert(pid, pending);
-    }
-
     /// Takes out the call that a thread is inside of.
     pub(super) fn remove(&mut self, pid: u32) -> Option<Pending> {
-        if let Some(pending) = self.whole.remove(&pid) {
-            self.bytes -= pending.args.len();
-            return Some(pending);
+        let place = self.by_pid.remove(&pid)?;
+        match place.is() {
+            Is::Whole(index) => {
+                let slot = self.whole.get_mut(index)?;
+                let pending = Pending {
+                    args: std::mem::take(&mut slot.args),
+                    ..*slot
+                };
+                self.bytes -= pending.args.len();
+                self.free.push(place.0);
+                Some(pending)
+            }
+            Is::Named(id) => Some(Pending {
+                id,
+                args: Vec::new(),
+                at: None,
+                line: 0,
+            }),
         }
-        if self.named.is_empty() {
-            return None;
-        }
-        self.named.remove(&pid).map(|id| Pending {
-            id: NameId::from(id),
-            args: Vec::new(),
-            at: None,
-            line: 0,
-        })
     }
 
-    /// Gives one thread's call to another.
+    /// Gives one thread's call to another, which is inside of none.
     pub(super) fn hand_over(&mut self, from: u32, to: u32) {
-        if let Some(pending) = self.remove(from) {
-            self.put(to, pending);
+        if let Some(place) = self.by_pid.remove(&from) {
+            self.by_pid.insert(to, place);
+        }
+    }
+
+    fn id(&self, place: Place) -> Option<NameId> {
+        match place.is() {
+            Is::Whole(index) => self.whole.get(index).map(|pending| pending.id),
+            Is::Named(id) => Some(id),
         }
     }
 
     /// The thread, of few, whose call satisfies a test; the one with the lowest number.
     pub(super) fn find(&self, mut test: impl FnMut(NameId) -> bool) -> Option<u32> {
-        if self.whole.len() > MOST_SEARCHED {
+        if self.by_pid.len() > MOST_SEARCHED {
             return None;
         }
-        self.whole
+        self.by_pid
             .iter()
-            .filter(|(_, pending)| test(pending.id))
+            .filter(|(_, place)| self.id(**place).is_some_and(&mut test))
             .map(|(pid, _)| *pid)
             .min()
     }
 
     /// The calls that never ended.
-    pub(super) fn into_ids(self) -> impl Iterator<Item = NameId> {
-        self.whole
-            .into_values()
-            .map(|pending| pending.id)
-            .chain(self.named.into_values().map(NameId::from))
+    pub(super) fn ids(&self) -> impl Iterator<Item = NameId> {
+        self.by_pid.values().filter_map(|place| self.id(*place))
     }
 }
 
@@ -152,7 +196,7 @@ mod tests {
         let long = vec![b'x'; 3 * HALF];
         let kept = |kept: Kept, n: &mut [u64; 3]| n[kept as usize] += 1;
         let mut n = [0; 3];
-        let all = (MOST_WHOLE + MOST_NAMED + 10) as u32;
+        let all = (MOST + 10) as u32;
         for pid in 0..all {
             kept(calls.insert(pid, (pid % 4096) as usize, &long, None, 1), &mut n);
         }
@@ -164,6 +208,6 @@ mod tests {
         assert!(calls.contains(late));
         assert_eq!(calls.remove(late).map(|p| p.id), Some((late % 4096) as usize));
         assert!(calls.remove(late).is_none() && !calls.contains(late));
-        assert_eq!(calls.into_ids().count(), MOST_WHOLE + MOST_NAMED - 2);
+        assert_eq!(calls.ids().count(), MOST - 2);
     }
 }
