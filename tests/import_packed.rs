@@ -58,8 +58,10 @@ fn is_refused(name: &str, content: &[u8], words: &[&str]) {
     assert!(output.stdout.is_empty(), "{name}");
 }
 
-/// The two ways to pack, with what the beginnings of their files are.
-fn packings() -> [(&'static str, &'static str, fn(&str) -> Vec<u8>); 2] {
+/// A file's name, how it is packed, and what packs it.
+type Packing = (&'static str, &'static str, fn(&str) -> Vec<u8>);
+
+fn packings() -> [Packing; 2] {
     [("log.gz", "gzip", gzip), ("log.zst", "zstd", zstd)]
 }
 
