@@ -763,3 +763,43 @@ fn a_failure_in_the_counted_pass_alone() {
     }
     assert!(ended.stdout.contains("not again"), "{}", ended.all());
 }
+
+/// With hardly any descriptors systally itself is in its own way. It says so once, with what to raise.
+#[test]
+fn a_limit_of_its_own_is_named_with_its_cure() {
+    if !have("prlimit", &["--nofile=64:4096", "true"], "a limit of open files") {
+        return;
+    }
+    let bench = [
+        "bench",
+        "raw/persistent/unix",
+        "-c",
+        "2",
+        "-n",
+        "100",
+        "--runs",
+        "1",
+        "--builtin-server",
+    ];
+    let commands: [&[&str]; 4] = [
+        &bench,
+        &["count", "--", "true"],
+        &["list"],
+        &["preflight", "-c", "2"],
+    ];
+    for files in [4, 5, 7, 12, 20] {
+        let limit = format!("--nofile={files}:4096");
+        for command in commands {
+            let ended = Run::wrapped(&["prlimit", &limit], command).end();
+            let said = ended.all().matches("raise that with ulimit -n 1024").count();
+            match (command[0], ended.status.code()) {
+                // What it takes is there.
+                (_, Some(0)) => {}
+                // It is this very limit that the load does not fit.
+                ("preflight", Some(4)) => assert!(ended.stdout.contains("client_nofile"), "{}", ended.all()),
+                (_, Some(1 | 6)) => assert_eq!(said, 1, "{files}: {command:?}: {}", ended.all()),
+                (_, code) => panic!("{files}: {command:?}: {code:?}: {}", ended.all()),
+            }
+        }
+    }
+}

@@ -58,9 +58,10 @@ fn is_refused(name: &str, content: &[u8], words: &[&str]) {
     assert!(output.stdout.is_empty(), "{name}");
 }
 
-/// A file's name, how it is packed, and what packs it.
+/// The name of a packed file, what it is, and how it is made.
 type Packing = (&'static str, &'static str, fn(&str) -> Vec<u8>);
 
+/// The two ways to pack, with what the beginnings of their files are.
 fn packings() -> [Packing; 2] {
     [("log.gz", "gzip", gzip), ("log.zst", "zstd", zstd)]
 }

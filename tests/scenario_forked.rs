@@ -134,6 +134,35 @@ server = { tcp-backlog = 1 }
 }
 
 #[test]
+fn more_children_than_a_socket_holds_words_of_all_report() {
+    if !have_php() {
+        return;
+    }
+    // A socket holds what some 280 of them say; those beyond it would wait for their parent, and it for them.
+    let scenario = r#"
+about = "many children with little to do"
+[[bench]]
+strategies = ["forked-script/connect/tcp"]
+tests = ["incr"]
+clients = [400]
+requests-per-client = 1
+runs = 1
+warmup = 0
+pause = "1ms"
+"#;
+    let run = Run::bench(["--engine", "none", "--scenario"]);
+    let path = run.path("many.toml");
+    std::fs::write(&path, scenario).unwrap();
+    let (ended, record) = run.arg(&path).record();
+    ended.code(0);
+    let row = row(&record, "forked-script/connect/tcp");
+    let round = &row.timed.known().unwrap().rounds[0];
+    assert_eq!(round.ops.0, 400, "{:?}", round.errors);
+    let read = row.experiment.counters[0];
+    assert_eq!((read.expected, read.ended), (400, 400));
+}
+
+#[test]
 fn what_cannot_be_run_is_said_and_costs_nothing() {
     let error = |args: &[&str]| {
         let mut all = vec!["--scenario"];

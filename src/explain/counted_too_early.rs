@@ -82,7 +82,7 @@ fn cleared(row: &Row<'_>, read: &CounterReading) -> Vec<String> {
             Grouped(read.ended),
             Grouped(read.expected)
         ));
-        cleared.push("the listen queue: every connection was served".to_owned());
+        cleared.push("the listen queue: every connection was served in the end".to_owned());
     }
     cleared.push(
         "a server that lags behind: each client had the reply to an increment before its next".to_owned(),

@@ -38,11 +38,11 @@ fn check(row: &Row<'_>) -> Option<Finding> {
         .filter(ended)
         .find_map(|wait| Some((wait, famous(wait.took.0, wait.call == "connect")?.to_owned())));
     // A receive that does not block ends with EAGAIN as well, however long the CPU was somebody else's
-    // meanwhile: only one that takes as long again has a time-out.
-    let by_chance = |wait: &LongWait| wait.count < 2 && RECEIVES.contains(&wait.call.as_str());
+    // meanwhile; only a wait for a descriptor has a time-out of any length.
+    let has_timer = |wait: &LongWait| !RECEIVES.contains(&wait.call.as_str());
     let own = || {
         waits()
-            .find(|wait| wait.timed_out > 0 && wait.took.0 >= SHORTEST && !by_chance(wait))
+            .find(|wait| wait.timed_out > 0 && wait.took.0 >= SHORTEST && has_timer(wait))
             .map(|wait| {
                 let what = format!("its time-out of about {} ran out", wait.took);
                 (wait, what)

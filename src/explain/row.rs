@@ -58,7 +58,7 @@ const LOOKUP_SOCKETS: &[&str] = &[
 ];
 
 /// Whether a peer is no server but a place where names are looked up.
-fn is_lookup(peer: &str) -> bool {
+pub(in crate::explain) fn is_lookup(peer: &str) -> bool {
     LOOKUP_SOCKETS.iter().any(|place| peer.starts_with(place))
 }
 

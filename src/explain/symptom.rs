@@ -103,7 +103,7 @@ const TEXTS: &[(&str, Symptom)] = &[
 ];
 
 /// The class of errors under which a worker that forks its clients tells those it could not.
-const NOT_FORKED: &str = "fork:";
+const NOT_FORKED: &str = "not-forked:";
 
 impl Symptom {
     /// What an error text of a client means. Names and texts go before bare numbers, which are read as
@@ -212,7 +212,8 @@ mod tests {
             ("Error while reading line from the server.", Symptom::Closed),
             ("Operation now in progress[115]", Symptom::TimedOut),
             ("Error 2 connecting to unix socket: /x.", Symptom::NoSuchFile),
-            ("fork:Resource temporarily unavailable", Symptom::NotForked),
+            ("not-forked:Resource temporarily unavailable", Symptom::NotForked),
+            ("fork: EAGAIN: Try again", Symptom::TryAgain),
             ("something new", Symptom::Other),
             ("", Symptom::Other),
         ] {

@@ -171,13 +171,8 @@ fn bench(record: &Record) -> Option<Finding> {
     for (row, split, bound) in splits(record) {
         let us = |part: f64| round2(part / 1e3);
         let name = label(row, &record.strategies);
-        let axes = &row.axes;
-        let mut key = format!("{} {} P{} c{}", row.name, axes.op, axes.pipeline, axes.clients);
-        for (setting, value) in &row.experiment.settings {
-            key.push_str(&format!(" {setting}={value}"));
-        }
         finding = finding.with(
-            &key,
+            &name,
             json!({
                 "wall_us": us(split.wall), "user_us": us(split.user), "kernel_us": us(split.kernel),
                 "waiting_for_server_us": us(split.for_server), "waiting_for_else_us": us(split.for_else),

@@ -217,7 +217,8 @@ pub(crate) fn event(body: &[u8]) -> Event<'_> {
         Some(b'+') => exit(body).unwrap_or(Event::Unknown),
         Some(b'-') => signal(body).unwrap_or(Event::Unknown),
         Some(b'[') => mode(body).unwrap_or(Event::Unknown),
-        Some(b'>') if text::contains(body, " [0x") => Event::Aside,
+        Some(b'>') if text::contains(body, " [0x") || is_frame(body) => Event::Aside,
+        Some(b'|' | b'*') if is_dump(body) => Event::Aside,
         Some(b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'?') => {
             if let Some(event) = call(body) {
                 return event;
@@ -236,6 +237,52 @@ pub(crate) fn event(body: &[u8]) -> Event<'_> {
         }
         Some(_) | None => Event::Unknown,
     }
+}
+
+/// A frame of a stack (`-k`) without an address.
+fn is_frame(body: &[u8]) -> bool {
+    ["> /", "> [", "> unexpected_backtracing_error"]
+        .iter()
+        .any(|start| body.starts_with(start.as_bytes()))
+}
+
+/// A line of the dumps of `-e read=…` and `-e write=…`.
+fn is_dump(body: &[u8]) -> bool {
+    match body.strip_prefix(b"| ") {
+        Some(rest) => {
+            let digits = rest.iter().take_while(|b| b.is_ascii_hexdigit()).count();
+            digits >= 5 && rest[digits..].starts_with(b"  ")
+        }
+        None => body.starts_with(b"* ") && text::contains(body, " bytes in buffer "),
+    }
+}
+
+/// The arguments and the end of a call whose line two halves were joined to.
+pub(crate) fn rest_of_call(text: &[u8]) -> Option<(&[u8], Outcome<'_>)> {
+    let (args, result) = split_result(text)?;
+    Some((args, outcome(result)?))
+}
+
+/// The name of an error at the beginning of a line that wrapping broke off (`EAGAIN (Resource …`).
+pub(crate) fn errno_alone(line: &[u8]) -> Option<&[u8]> {
+    let line = text::trim(line);
+    let end = line
+        .iter()
+        .position(|b| !(b.is_ascii_uppercase() || b.is_ascii_digit() || *b == b'_'))
+        .filter(|end| *end > 2)?;
+    (line.starts_with(b"E") && line[end..].starts_with(b" (")).then(|| &line[..end])
+}
+
+/// The duration that stands alone on a line or ends one (`<0.000012>`), in nanoseconds.
+pub(crate) fn duration_at_end(line: &[u8]) -> Option<u64> {
+    let line = text::trim(line).strip_suffix(b">")?;
+    let open = memrchr(b'<', line)?;
+    number::seconds(&line[open + 1..]).map(|time| time.0)
+}
+
+/// Whether a line ends with what can only be a result, as the rest of a cut first line does.
+pub(crate) fn has_result(line: &[u8]) -> bool {
+    split_result(line).is_some_and(|(_, result)| outcome(result).is_some())
 }
 
 /// The bytes that names are made of.

@@ -35,6 +35,7 @@ impl Importer for LtraceC {
             }
             ControlFlow::Continue(())
         })?;
+        imported.unknown_lines.count += parser.take_lost();
         let parsed = parser.finish();
         if parsed.tables.is_empty() {
             return Err(nothing_of(self.format(), &imported.unknown_lines));

@@ -35,6 +35,7 @@ mod system;
 mod text;
 mod truss;
 mod truss_log;
+mod wrapped;
 
 use std::borrow::Cow;
 use std::io::{self, BufRead, Read};
@@ -301,6 +302,8 @@ fn nothing_of(format: ImportFormat, unknown: &UnknownLines) -> ImportError {
 
 /// How much of an input is read ahead to find its format.
 const LOOK_AHEAD: usize = 256 << 10;
+/// How much of it shows what it is wrapped in.
+const WRAPPING: u64 = 16 << 10;
 
 /// Reads an input of any format; `from` names the format, else it is found by the content.
 ///
@@ -314,7 +317,27 @@ pub fn import(input: Box<dyn Read>, from: Option<ImportFormat>) -> Result<Import
     Ok(imported)
 }
 
-fn plain(mut input: Box<dyn Read>, from: Option<ImportFormat>) -> Result<Imported, ImportError> {
+/// Takes off what stands before every line, when the rest is of a format.
+fn unwrapped(mut input: Box<dyn Read>, from: Option<ImportFormat>) -> Result<Box<dyn Read>, ImportError> {
+    let mut head = Vec::new();
+    input.by_ref().take(WRAPPING).read_to_end(&mut head)?;
+    let wrapping = wrapped::of(&head).filter(|kind| {
+        let mut bare = Vec::new();
+        // The numbers of lines pass for process ids, so they are looked for first.
+        wrapped::Unwrapped::new(&*head, *kind)
+            .read_to_end(&mut bare)
+            .is_ok()
+            && (from.is_some() || sniff(&bare, true).is_some())
+    });
+    let input = io::Cursor::new(head).chain(input);
+    Ok(match wrapping {
+        Some(kind) => Box::new(wrapped::Unwrapped::new(input, kind)),
+        None => Box::new(input),
+    })
+}
+
+fn plain(input: Box<dyn Read>, from: Option<ImportFormat>) -> Result<Imported, ImportError> {
+    let mut input = unwrapped(input, from)?;
     let mut head = Vec::new();
     let mut whole = false;
     let mut found = from.and_then(importer);
@@ -375,7 +398,9 @@ fn plain(mut input: Box<dyn Read>, from: Option<ImportFormat>) -> Result<Importe
 /// What an input is, by its first bytes.
 pub fn format_of(input: Box<dyn Read>) -> Option<ImportFormat> {
     let mut head = Vec::new();
-    let mut input = packed::decompressed(input).ok()?.0.take(64 << 10);
+    let mut input = unwrapped(packed::decompressed(input).ok()?.0, None)
+        .ok()?
+        .take(64 << 10);
     input.read_to_end(&mut head).ok()?;
     let (_, importer) = sniff(&head, true)?;
     importer.map(Importer::format)

@@ -51,6 +51,21 @@ impl Counts {
     }
 }
 
+impl Counts {
+    /// Names the error of the last failed call, when its line did not.
+    pub(super) fn name_last_error(&mut self, errno: &str) {
+        let Some(at) = self.errnos.iter().position(|(name, _)| name == "errno ?") else {
+            return;
+        };
+        self.errors -= 1;
+        self.errnos[at].1 -= 1;
+        if self.errnos[at].1 == 0 {
+            self.errnos.swap_remove(at);
+        }
+        self.failed(errno);
+    }
+}
+
 /// Index of a call in [`Names`].
 pub(super) type NameId = usize;
 

@@ -88,6 +88,14 @@ impl PendingCalls {
         self.by_pid.contains_key(&pid)
     }
 
+    /// The call that a thread is inside of, when it is kept with its arguments.
+    pub(super) fn get(&self, pid: u32) -> Option<&Pending> {
+        match self.by_pid.get(&pid)?.is() {
+            Is::Whole(index) => self.whole.get(index),
+            Is::Named(_) => None,
+        }
+    }
+
     /// Notes the call that a thread has begun and that it has not been inside of until now.
     pub(super) fn insert(&mut self, pid: u32, id: NameId, args: &[u8], at: Option<u64>, line: u64) -> Kept {
         if self.whole.len() - self.free.len() >= MOST_WHOLE {

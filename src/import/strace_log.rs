@@ -9,12 +9,13 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use super::facts::collect::{Call, Class, Collector};
-use super::model::{Imported, ImportedTable, TimeKind};
+use super::model::{Imported, ImportedTable, Row, TimeKind};
 use super::names::{NameId, Names};
 use super::pending::{Kept, PendingCalls};
-use super::strace_summary::{Flavour, TableParser, Took, complaint_note};
+use super::strace_summary::{Flavour, Parsed, TableParser, Took, command_line, complaint_note, summarise};
 use super::{Head, ImportError, ImportFormat, Importer, Map, Sniff, lines, nothing_of, text};
 use crate::foreign::strace::{self as scan, Event, Outcome, Prefix, Stamp};
+use crate::tally::{Abi, Syscall};
 use crate::units;
 
 /// Bytes and lines of a call that something printed into.
@@ -34,10 +35,12 @@ impl Importer for StraceLog {
     fn sniff(&self, head: &Head<'_>) -> Sniff {
         head.any(|line| {
             let (_, body) = scan::prefix(line);
-            matches!(
-                scan::event(body),
-                Event::Call(..) | Event::Unfinished(..) | Event::Resumed(..)
-            )
+            match scan::event(body) {
+                Event::Call(..) | Event::Unfinished(..) | Event::Resumed(..) => true,
+                // `epoll_wait(5, ^Cstrace: Process 4711 detached`
+                Event::Broken(_) => scan::inner_notice(line).is_some_and(|at| at > 0),
+                _ => false,
+            }
         })
     }
 
@@ -46,6 +49,62 @@ impl Importer for StraceLog {
         session.read(input, None)?;
         session.finish()
     }
+}
+
+/// Whether a name is a system call's, in any table, or one that strace gives to a number.
+fn is_known(name: &str) -> bool {
+    let number = |rest: &str| rest.starts_with("0x") || rest.bytes().all(|b| b.is_ascii_digit());
+    name.strip_prefix("syscall_")
+        .or_else(|| name.strip_prefix("SYS_"))
+        .is_some_and(number)
+        || matches!(name, "?" | "_exit" | "stat64" | "fstat64" | "lstat64")
+        || [Abi::X86_64, Abi::Aarch64, Abi::I386, Abi::Arm]
+            .iter()
+            .any(|abi| Syscall::by_name(*abi, name).is_some())
+}
+
+/// Takes the times from the table of the same run (`strace -C`); false when it is that of another.
+fn times_of(log: &mut ImportedTable, table: &ImportedTable) -> bool {
+    let same = table.rows.iter().all(|row| {
+        let of_log = log
+            .rows
+            .iter()
+            .find(|r| r.syscall == row.syscall && r.abi == row.abi);
+        of_log.is_some_and(|of_log| of_log.calls == row.calls)
+    });
+    if !same || table.rows.iter().all(|row| row.time.is_none()) {
+        return false;
+    }
+    for row in &mut log.rows {
+        let of_table = table
+            .rows
+            .iter()
+            .find(|r| r.syscall == row.syscall && r.abi == row.abi);
+        row.time = of_table.and_then(|r| r.time);
+    }
+    true
+}
+
+/// What the line before was, where the next one may be its rest.
+#[derive(Debug, Clone, Copy)]
+enum Last {
+    /// A call of that thread that did not end.
+    Unfinished(u32),
+    /// A call that ended without a duration.
+    Ended(NameId),
+}
+
+/// Whether the last line of a file, which no line feed ends, breaks off behind the equals sign.
+fn is_cut(event: &Event<'_>, timed: bool) -> bool {
+    let (Event::Call(_, _, outcome) | Event::Resumed(_, _, outcome)) = event else {
+        return false;
+    };
+    // strace explains each error in brackets, and with -T ends each line with a duration.
+    let unexplained = outcome.errno.is_some_and(|errno| {
+        errno.first().is_some_and(u8::is_ascii_alphabetic) && !outcome.tail.ends_with(b")")
+    });
+    let half = outcome.tail.contains(&b'<') && outcome.took.is_none() && outcome.ret.is_some();
+    unexplained || timed && half
 }
 
 /// A line that breaks off in the middle of a call, because something printed into it.
@@ -73,7 +132,12 @@ pub(super) struct Session {
     day: u64,
     last_of_day: u64,
     epoch_base: Option<u64>,
+    /// Whether a line was read, and whether the first one was the end of another.
+    begun: bool,
+    cut_at_start: bool,
+    last: Option<Last>,
     summary: Option<TableParser>,
+    wall_hint: Option<(bool, u64)>,
     imported: Option<Imported>,
     resumed_without_start: bool,
     attached: bool,
@@ -118,17 +182,30 @@ impl Session {
             if summary.line(&clean, line.number) != Took::Not || text::is_noise(&clean) {
                 return;
             }
+        } else if let Some(summary) = &mut self.summary {
+            let clean = text::unwrap_line(&plain);
+            if TableParser::goes_on(&clean) && summary.line(&clean, line.number) != Took::Not {
+                return;
+            }
         }
         if !line.ended {
             self.cut_at_end = true;
         }
-        if self.whole_line(imported, &plain, line.number, line.ended) {
+        let first = !std::mem::replace(&mut self.begun, true);
+        let last = self.last.take();
+        if self.whole_line(imported, &plain, line.number, line.ended, last) {
             return;
         }
         // Mail quotes and HTML only when nothing else fits: `>` begins stack lines, too.
         let clean = text::unwrap_line(&plain);
-        if clean.len() != plain.len() && self.whole_line(imported, &clean, line.number, line.ended) {
+        if clean.len() != plain.len() && self.whole_line(imported, &clean, line.number, line.ended, last) {
             return;
+        }
+        self.cut_at_start |= first && scan::has_result(&clean);
+        if self.wall_hint.is_none()
+            && let Some(wall) = command_line(&clean)
+        {
+            self.wall_hint = Some((wall, line.number));
         }
         if TableParser::is_heading(&clean, Flavour::Strace) {
             let mut summary = self
@@ -143,13 +220,21 @@ impl Session {
     }
 
     /// Takes a line when it is one of the log's.
-    fn whole_line(&mut self, imported: &mut Imported, line: &[u8], number: u64, ended: bool) -> bool {
+    fn whole_line(
+        &mut self,
+        imported: &mut Imported,
+        line: &[u8],
+        number: u64,
+        ended: bool,
+        last: Option<Last>,
+    ) -> bool {
         if let Some(at) = scan::inner_notice(line) {
             self.attached = true;
             if at == 0 {
                 return true;
             }
             let (prefix, body) = scan::prefix(&line[..at]);
+            let body = body.strip_suffix(b"^C").unwrap_or(body);
             if body.is_empty() {
                 return true;
             }
@@ -176,11 +261,70 @@ impl Session {
                 imported.cut("the log ends in the middle of a line");
                 true
             }
-            Event::Unknown => false,
+            Event::Unknown => self.remainder(imported, line, last, ended),
             event => {
+                if !ended && is_cut(&event, self.names.timed()) {
+                    imported.cut("the log ends in the middle of a line");
+                }
                 self.take(imported, prefix, event, number);
                 true
             }
+        }
+    }
+
+    /// A line that is the rest of the one before it, or of one that is not there.
+    fn remainder(&mut self, imported: &mut Imported, line: &[u8], last: Option<Last>, ended: bool) -> bool {
+        if !ended
+            && ["[pid", "<...", "--- SIG", "+++ "]
+                .iter()
+                .any(|s| line.starts_with(s.as_bytes()))
+        {
+            imported.cut("the log ends in the middle of a line");
+            return false;
+        }
+        match last {
+            // strace -z and -Z leave the mark of the first half in front of the second.
+            Some(Last::Unfinished(pid)) => {
+                let Some(pending) = self.pending.get(pid) else {
+                    return false;
+                };
+                let mut text = pending.args.clone();
+                text.push(b' ');
+                text.extend_from_slice(line);
+                let Some((args, outcome)) = scan::rest_of_call(&text) else {
+                    return false;
+                };
+                if let Some(pending) = self.pending.remove(pid) {
+                    self.end(
+                        pid,
+                        pending.id,
+                        args,
+                        outcome,
+                        pending.at,
+                        outcome.took,
+                        pending.line,
+                    );
+                }
+                true
+            }
+            // A forum or a terminal broke the line behind the result.
+            Some(Last::Ended(id)) => {
+                let Some(counts) = self.names.of(id) else {
+                    return false;
+                };
+                let errno = scan::errno_alone(line);
+                if let Some(errno) = errno {
+                    counts.name_last_error(&text::name(errno));
+                }
+                let took = scan::duration_at_end(line);
+                if let Some(took) = took {
+                    counts.took(took);
+                } else {
+                    self.last = Some(Last::Ended(id));
+                }
+                errno.is_some() || took.is_some()
+            }
+            None => false,
         }
     }
 
@@ -297,6 +441,9 @@ impl Session {
                     return;
                 };
                 self.end(pid, id, args, outcome, at, outcome.took, number);
+                if outcome.took.is_none() {
+                    self.last = Some(Last::Ended(id));
+                }
             }
             Event::Unfinished(name, args) => {
                 let pid = self.thread(prefix);
@@ -305,6 +452,7 @@ impl Session {
                     return;
                 };
                 self.collector.meet(pid);
+                self.last = Some(Last::Unfinished(pid));
                 if self.names.of(id).is_some_and(|c| c.class == Class::Clone) {
                     self.collector.clone_begins(pid, args);
                 }
@@ -345,6 +493,7 @@ impl Session {
             }
             Event::Mode(pid, mode) => {
                 let pid = match pid {
+                    Some(_) if prefix.pid.is_some() => self.thread(prefix),
                     Some(pid) if self.collector.knows(pid) => pid,
                     Some(_) | None => 0,
                 };
@@ -488,6 +637,20 @@ impl Session {
     ) {
         self.check(imported, &outcome, number);
         let mut pid = self.thread(prefix);
+        // The thread that had no name so far gets one with the return of its clone.
+        if prefix.pid.is_some()
+            && self.unprefixed
+            && self.main.is_none()
+            && !self.pending.contains(pid)
+            && let Some(pending) = self.pending.get(0)
+            && self
+                .names
+                .of(pending.id)
+                .is_some_and(|c| c.name.as_bytes() == name)
+        {
+            self.main = Some(pid);
+            pid = 0;
+        }
         // The last thread left has no pid in front, and may be another than the one that began so.
         if prefix.pid.is_none() && !self.pending.contains(pid) {
             let names = &mut self.names;
@@ -521,6 +684,30 @@ impl Session {
         }
     }
 
+    /// Tables with a few lines of a log beside them: an excerpt, or a log that was cut.
+    fn only_tables(self, from: &Imported, parsed: Parsed) -> Imported {
+        let mut imported = Imported::new(ImportFormat::StraceSummary);
+        imported.unknown_lines = from.unknown_lines.clone();
+        imported.notes.clone_from(&from.notes);
+        summarise(&mut imported, parsed, self.wall_hint);
+        let lines = self.names.total();
+        for row in self
+            .names
+            .into_rows()
+            .into_iter()
+            .filter(|row| !row.errnos.is_empty())
+        {
+            if imported.errors_from_log.len() < 512 {
+                imported.errors_from_log.insert(row.syscall, row.errnos);
+            }
+        }
+        imported.notes.push(format!(
+            "{lines} calls of a log stand beside the table; they are less than the table counts, and are not counted \
+             again"
+        ));
+        imported
+    }
+
     /// The whole run.
     ///
     /// # Errors
@@ -533,10 +720,23 @@ impl Session {
         if self.names.total() == 0 && self.complaints == 0 {
             return Err(nothing_of(ImportFormat::StraceLog, &imported.unknown_lines));
         }
+        let mut beside = None;
+        if let Some(mut summary) = self.summary.take() {
+            imported.unknown_lines.count += summary.take_lost();
+            let parsed = summary.finish();
+            let counted = units::total(parsed.tables.iter().map(ImportedTable::total_calls));
+            if counted > self.names.total() {
+                return Ok(self.only_tables(&imported, parsed));
+            }
+            beside = Some((parsed, counted));
+        }
         for id in std::mem::take(&mut self.pending).ids() {
             if let Some(counts) = self.names.of(id) {
                 counts.unfinished += 1;
             }
+        }
+        if self.cut_at_start {
+            imported.cut("the log begins in the middle of a line");
         }
         if self.resumed_without_start {
             imported
@@ -561,18 +761,35 @@ impl Session {
             imported.ops_source = "commands in the payloads".to_owned();
         }
         imported.facts = Some(Box::new(facts));
-        imported.tables.push(ImportedTable {
+        let mut table = ImportedTable {
             label: "log".to_owned(),
             rows: self.names.into_rows(),
             stated: None,
-        });
-        if let Some(summary) = self.summary {
-            let counted = units::total(summary.finish().tables.iter().map(ImportedTable::total_calls));
+        };
+        // ltrace writes its lines the same way.
+        let foreign = |row: &&Row| !is_known(&row.syscall);
+        let foreign = units::total(table.rows.iter().filter(foreign).map(Row::calls));
+        if foreign > total / 2 {
+            imported.notes.push(
+                "most names here are no system calls of Linux: this may be a log of library calls (ltrace), which are \
+                 not system calls"
+                    .to_owned(),
+            );
+        }
+        if let Some((parsed, counted)) = beside {
             imported.notes.push(format!(
                 "the strace -c table in this file counts {counted} calls, the log has {total}; the rows here are the \
                  log's (strace before 7.1 leaves calls without a name out of its tables)"
             ));
+            if imported.time_kind == TimeKind::None
+                && let [of_run] = parsed.tables.as_slice()
+                && times_of(&mut table, of_run)
+            {
+                imported.time_kind = parsed.time_kind;
+                imported.time_source = "the table in the same file".to_owned();
+            }
         }
+        imported.tables.push(table);
         Ok(imported)
     }
 }

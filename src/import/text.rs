@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use memchr::{memchr, memchr3};
+use memchr::memchr;
 
 pub(crate) use crate::foreign::text::{contains, trim};
 use crate::units::escape;
@@ -150,18 +150,30 @@ const ENTITIES: [(&str, &[u8]); 9] = [
     ("&apos;", b"'"),
 ];
 
+/// The length of a space that is not ASCII's: hard, thin, wide and ideographic ones.
+fn wide_space(text: &[u8]) -> Option<usize> {
+    match text {
+        [0xc2, 0xa0, ..] => Some(2),
+        [0xe2, 0x80, 0x80..=0x8b | 0xaf, ..] | [0xe2, 0x81, 0x9f, ..] | [0xe3, 0x80, 0x80, ..] => Some(3),
+        _ => None,
+    }
+}
+
 /// Without HTML tags and entities, with plain spaces for hard ones.
 fn strip_html(line: &[u8]) -> Cow<'_, [u8]> {
-    let special = |b: &u8| matches!(b, b'<' | b'&' | 0xc2);
+    let special = |b: &u8| matches!(b, b'<' | b'&' | 0xc2 | 0xe2 | 0xe3);
     if !line.iter().any(special) {
         return Cow::Borrowed(line);
     }
     let mut out = Vec::with_capacity(line.len());
     let mut rest = line;
-    while let Some(at) = memchr3(b'<', b'&', 0xc2, rest) {
+    while let Some(at) = rest.iter().position(special) {
         out.extend_from_slice(&rest[..at]);
         rest = &rest[at..];
-        if let Some(length) = tag_at(rest) {
+        // [pid 7<tr>] is a process.
+        let named =
+            |length: usize| rest.get(length) == Some(&b']') && out.last().is_some_and(u8::is_ascii_digit);
+        if let Some(length) = tag_at(rest).filter(|length| !named(*length)) {
             // Cells of a table must not run together.
             if matches!(rest, [b'<', b't' | b'T', ..] | [b'<', b'/', b't' | b'T', ..]) {
                 out.push(b' ');
@@ -170,9 +182,9 @@ fn strip_html(line: &[u8]) -> Cow<'_, [u8]> {
         } else if let Some((entity, plain)) = ENTITIES.iter().find(|(e, _)| rest.starts_with(e.as_bytes())) {
             out.extend_from_slice(plain);
             rest = &rest[entity.len()..];
-        } else if rest.starts_with("\u{a0}".as_bytes()) {
+        } else if let Some(length) = wide_space(rest) {
             out.push(b' ');
-            rest = &rest[2..];
+            rest = &rest[length..];
         } else {
             out.push(rest[0]);
             rest = &rest[1..];

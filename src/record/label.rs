@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(
             labels,
             [
-                "a/b/tcp clients=100",
+                "a/b/tcp clients=100 network=shared",
                 "a/b/tcp clients=1000 network=own",
                 "c/d/tcp"
             ]

@@ -19,8 +19,8 @@ use systally::explain::Finding;
 use systally::record::{Record, Status, StrategyResult, wire};
 
 /// The longest any run of the program may take; far more than it needs on a busy machine. A run that
-/// takes longer counts as hung.
-pub(crate) const HUNG: Duration = Duration::from_secs(240);
+/// takes longer counts as hung. A proof runs a load seven times and more.
+pub(crate) const HUNG: Duration = Duration::from_secs(600);
 
 /// Variables that would change what the program does.
 const CLEAN: [&str; 8] = [

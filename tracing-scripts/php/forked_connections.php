@@ -67,19 +67,17 @@ final class ForkedConnections
     public function round(): array
     {
         $before = $this->counter();
-        // Children report through a socket that holds all they say, so that none waits for its parent.
-        [$ours, $theirs] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
+        $reports = $this->reports();
         $start = hrtime(true);
         $children = 0;
         $notForked = 0;
         for ($child = 0; $child < $this->spec->forks; $child++) {
             $pid = pcntl_fork();
             if ($pid === 0) {
-                $this->child($child, $theirs);
+                $this->child($child, $reports);
             }
             $pid > 0 ? $children++ : $notForked += $this->share($child);
         }
-        fclose($theirs);
 
         // What the article did.
         $ended = $children > 0 && pcntl_wait($status) > 0 ? 1 : 0;
@@ -96,7 +94,7 @@ final class ForkedConnections
             $ended++;
         }
         $elapsed = hrtime(true) - $start;
-        return $this->result($ours, $elapsed, $notForked) + [
+        return $this->result($reports, $elapsed, $notForked) + [
             'counter' => [
                 'expected' => $this->spec->stopOps,
                 'early' => $early,
@@ -107,13 +105,30 @@ final class ForkedConnections
         ];
     }
 
-    /** The done line from what the children said; one that said nothing has done nothing. */
-    private function result($ours, int $elapsed, int $notForked): array
+    /**
+     * Where children say what they did: a file without a name that all append to. A pipe or socket holds
+     * the words of some hundred children; the others would wait for the parent, which waits for them.
+     *
+     * @return resource
+     */
+    private function reports()
     {
-        $errors = $notForked > 0 ? ['fork:' . posix_strerror(pcntl_get_last_error()) => $notForked] : [];
+        $path = tempnam(sys_get_temp_dir(), 'systally-');
+        $reports = $path === false ? false : fopen($path, 'a+b');
+        if ($reports === false) {
+            throw new SystallyFailure('config', 'no file for the reports of the children in ' . sys_get_temp_dir());
+        }
+        unlink($path);
+        return $reports;
+    }
+
+    /** The done line from what the children said; one that said nothing has done nothing. */
+    private function result($reports, int $elapsed, int $notForked): array
+    {
+        $errors = $notForked > 0 ? ['not-forked:' . posix_strerror(pcntl_get_last_error()) => $notForked] : [];
         $done = $told = 0;
-        stream_set_blocking($ours, true);
-        while (($line = fgets($ours)) !== false) {
+        rewind($reports);
+        while (($line = fgets($reports)) !== false) {
             $report = json_decode($line, true);
             $done += $report['done'];
             $told += $report['done'];
@@ -122,7 +137,7 @@ final class ForkedConnections
                 $told += $n;
             }
         }
-        fclose($ours);
+        fclose($reports);
         $silent = $this->spec->stopOps - $told - $notForked;
         if ($silent > 0) {
             $errors['child:it ended without a report'] = $silent;
@@ -136,7 +151,7 @@ final class ForkedConnections
         ];
     }
 
-    private function child(int $number, $report): never
+    private function child(int $number, $reports): never
     {
         $done = 0;
         $errors = [];
@@ -154,7 +169,7 @@ final class ForkedConnections
                 $errors[$key] = ($errors[$key] ?? 0) + 1;
             }
         }
-        fwrite($report, json_encode(['done' => $done, 'errors' => $errors]) . "\n");
+        fwrite($reports, json_encode(['done' => $done, 'errors' => $errors]) . "\n");
         exit(0);
     }
 

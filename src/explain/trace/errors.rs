@@ -1,10 +1,11 @@
 //! EXPECTED_ERRORS, UNEXPECTED_ERRORS: which of the counted errors are normal traffic.
 
 use super::super::finding::{Doc, Finding, Rule, Severity};
+use super::super::row::is_lookup;
 use super::{SOCKET_RECEIVES, Table, Trace, bare, spin, traces};
 use crate::import::Row;
 use crate::record::Record;
-use crate::units::Grouped;
+use crate::units::{Grouped, total};
 
 pub(super) struct Errors;
 
@@ -65,9 +66,47 @@ pub(in crate::explain) fn normal_error(call: &str, errno: &str, doubt: Doubt) ->
         "ETIMEDOUT" if call.contains("futex") => "a time-out of the program",
         "ENODATA" if call.contains("xattr") => "no such attribute",
         _ if errno.starts_with("ERESTART") => "interrupted by a signal and restarted",
+        // It has no result of its own.
+        _ if matches!(call, "rt_sigreturn" | "sigreturn") => {
+            "the result of the call that a signal interrupted, handed back"
+        }
+        "EINTR" if receive || is_wait(call) => "interrupted by a signal",
         _ => return None,
     };
     Some(why)
+}
+
+/// Calls that wait, and that a signal ends.
+fn is_wait(call: &str) -> bool {
+    [
+        "wait",
+        "poll",
+        "ppoll",
+        "select",
+        "pselect",
+        "_newselect",
+        "epoll_",
+        "nanosleep",
+        "clock_nanosleep",
+        "restart_syscall",
+        "pause",
+        "sigsuspend",
+        "rt_sigsuspend",
+        "rt_sigtimedwait",
+        "futex",
+        "kevent",
+    ]
+    .iter()
+    .any(|name| call.starts_with(name))
+}
+
+/// How many connects failed so at sockets where names are looked up, which answer on few machines.
+fn lookups(trace: &Trace<'_>, call: &str, errno: &str) -> u64 {
+    if call != "connect" {
+        return 0;
+    }
+    let of_lookups = trace.peers().filter(|(name, _)| is_lookup(name));
+    total(of_lookups.filter_map(|(_, peer)| peer.connects.get(errno).copied()))
 }
 
 /// EINPROGRESS whose wait ran out is a connect that timed out.
@@ -108,27 +147,38 @@ fn likely_name(call: &str) -> &str {
 fn errors(table: &Table<'_>) -> Vec<Finding> {
     let mut expected: Vec<String> = Vec::new();
     let mut unexpected: Vec<String> = Vec::new();
-    let (mut normal_count, mut bad_count, mut total) = (0_u64, 0_u64, 0_u64);
+    let (mut normal_count, mut bad_count, mut all_failed) = (0_u64, 0_u64, 0_u64);
     let doubt = Doubt {
         spins: spin::spins(&table.trace),
         timed_out: timed_out(&table.trace),
     };
     for row in table.rows() {
         let failed = row.errors.unwrap_or(0);
-        total = total.saturating_add(failed);
+        all_failed = all_failed.saturating_add(failed);
         for (errno, n) in &row.errnos {
             let call = likely_name(&row.syscall);
             if told_elsewhere(&table.trace, call, bare(errno)) {
                 continue;
             }
+            let of_names = lookups(&table.trace, call, bare(errno)).min(*n);
+            let n = n - of_names;
+            if of_names > 0 {
+                normal_count = normal_count.saturating_add(of_names);
+                expected.push(format!(
+                    "{} {errno} {} (no service for names on this machine)",
+                    row.syscall,
+                    Grouped(of_names)
+                ));
+            }
             match normal_error(call, bare(errno), doubt) {
+                _ if n == 0 => {}
                 Some(why) => {
-                    normal_count = normal_count.saturating_add(*n);
-                    expected.push(format!("{} {errno} {} ({why})", row.syscall, Grouped(*n)));
+                    normal_count = normal_count.saturating_add(n);
+                    expected.push(format!("{} {errno} {} ({why})", row.syscall, Grouped(n)));
                 }
                 None => {
-                    bad_count = bad_count.saturating_add(*n);
-                    unexpected.push(format!("{} {errno} {}", row.syscall, Grouped(*n)));
+                    bad_count = bad_count.saturating_add(n);
+                    unexpected.push(format!("{} {errno} {}", row.syscall, Grouped(n)));
                 }
             }
         }
@@ -139,12 +189,12 @@ fn errors(table: &Table<'_>) -> Vec<Finding> {
     }
     let mut out = Vec::new();
     if !expected.is_empty() {
-        let all = if normal_count == total && total > 0 {
-            match total {
+        let all = if normal_count == all_failed && all_failed > 0 {
+            match all_failed {
                 1 => "the only error is an expected one and not a failure: ".to_owned(),
                 _ => format!(
                     "all {} errors are expected ones and not failures: ",
-                    Grouped(total)
+                    Grouped(all_failed)
                 ),
             }
         } else {
@@ -154,7 +204,7 @@ fn errors(table: &Table<'_>) -> Vec<Finding> {
             table
                 .finding("EXPECTED_ERRORS", Severity::Info)
                 .with("expected", normal_count)
-                .with("errors", total)
+                .with("errors", all_failed)
                 .says(format!("{all}{}", expected.join("; "))),
         );
     }
@@ -163,7 +213,7 @@ fn errors(table: &Table<'_>) -> Vec<Finding> {
             table
                 .finding("UNEXPECTED_ERRORS", Severity::Warning)
                 .with("unexpected", bad_count)
-                .with("errors", total)
+                .with("errors", all_failed)
                 .says(format!(
                     "errors that are not normal traffic: {}",
                     unexpected.join("; ")

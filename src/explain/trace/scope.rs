@@ -252,7 +252,10 @@ fn threads(trace: &Trace<'_>) -> Option<Finding> {
 }
 
 fn library(trace: &Trace<'_>) -> Option<Finding> {
-    (trace.imported.format == ImportFormat::LtraceC).then(|| {
+    let says_so = |note: &String| note.contains("log of library calls");
+    let of_library =
+        trace.imported.format == ImportFormat::LtraceC || trace.imported.notes.iter().any(says_so);
+    of_library.then(|| {
         trace
             .finding("LIBRARY_CALLS", Severity::Info)
             .says(

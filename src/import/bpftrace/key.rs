@@ -34,7 +34,7 @@ pub(super) fn parts(key: &[u8]) -> Vec<&[u8]> {
 /// What part `index` is in all keys of a map.
 pub(super) fn kind<'a>(keys: impl Iterator<Item = &'a [u8]>, index: usize) -> Option<Part> {
     let (mut all, mut numbers, mut calls, mut probes) = (0_usize, 0_usize, 0_usize, 0_usize);
-    let (mut large, mut negative) = (false, false);
+    let (mut large, mut negative) = (0_usize, false);
     for key in keys {
         let Some(part) = parts(key).get(index).copied() else {
             continue;
@@ -42,7 +42,7 @@ pub(super) fn kind<'a>(keys: impl Iterator<Item = &'a [u8]>, index: usize) -> Op
         all += 1;
         if let Some(n) = number::int(part).filter(|_| !part.starts_with(b"0x")) {
             numbers += 1;
-            large |= u64::try_from(n).is_ok_and(|n| n > LAST_NUMBER);
+            large += usize::from(u64::try_from(n).is_ok_and(|n| n > LAST_NUMBER));
             negative |= n < 0;
         } else if named(part).is_some_and(|name| is_call(&name)) {
             calls += 1;
@@ -54,7 +54,8 @@ pub(super) fn kind<'a>(keys: impl Iterator<Item = &'a [u8]>, index: usize) -> Op
         return None;
     }
     Some(if numbers == all {
-        match (negative, large) {
+        // A program may call numbers that no table has; processes are mostly beyond them.
+        match (negative, large * 4 > all) {
             (true, _) => Part::Return,
             (false, true) => Part::Process,
             (false, false) => Part::Number,
@@ -150,6 +151,7 @@ mod tests {
     fn parts_by_all_their_values() {
         assert_eq!(of(&["44", "0"], 0), Some(Part::Number));
         assert_eq!(of(&["44", "1234"], 0), Some(Part::Process));
+        assert_eq!(of(&["0", "1", "3", "44", "999"], 0), Some(Part::Number));
         assert_eq!(
             of(&["php, 44", "redis-server, 45", "kill, 3"], 0),
             Some(Part::Text)

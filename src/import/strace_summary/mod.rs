@@ -12,7 +12,7 @@ use super::model::{Imported, TimeKind};
 use super::{Head, ImportError, ImportFormat, Importer, Sniff, lines, nothing_of, text};
 use crate::foreign::strace::is_notice;
 
-pub(super) use table::{Flavour, TableParser, Took};
+pub(super) use table::{Flavour, Parsed, TableParser, Took};
 
 /// The importer.
 pub(super) struct StraceSummary;
@@ -25,6 +25,7 @@ impl Importer for StraceSummary {
     fn sniff(&self, head: &Head<'_>) -> Sniff {
         let table = |line: &[u8]| {
             TableParser::is_heading(line, Flavour::Strace)
+                || TableParser::is_half_heading(line)
                 || table::is_fragment(line)
                 || line.starts_with(b"System call usage summary for ")
         };
@@ -66,6 +67,7 @@ impl Importer for StraceSummary {
             }
             ControlFlow::Continue(())
         })?;
+        imported.unknown_lines.count += parser.take_lost();
         let parsed = parser.finish();
         if parsed.tables.is_empty() && notices + complaints == 0 {
             return Err(nothing_of(self.format(), &imported.unknown_lines));
@@ -82,46 +84,52 @@ impl Importer for StraceSummary {
             );
             return Ok(imported);
         }
-        imported.time_kind = parsed.time_kind;
-        imported.tables = parsed.tables;
-        for because in parsed.cut {
-            imported.cut(because);
-        }
-        if parsed.time_kind == TimeKind::Unknown {
-            imported.notes.push(
-                "strace -c and strace -c -w print the same heading: the time column may be CPU time (without -w, \
-                 waits are not in it) or wall time (with -w)"
-                    .to_owned(),
-            );
-        }
-        if let Some((wall, line)) = wall_hint {
-            imported.notes.push(format!(
-                "line {line} shows a strace command {}",
-                if wall {
-                    "with -w: the times are then wall time"
-                } else {
-                    "with -c and without -w: the times are then system CPU time"
-                }
-            ));
-        }
-        if imported
-            .tables
-            .iter()
-            .flat_map(|t| &t.rows)
-            .any(|row| row.abi.is_some())
-        {
-            imported.notes.push(
-                "calls of more than one ABI: the same name in another mode is another call, and a 32-bit or x32 \
-                 process took part"
-                    .to_owned(),
-            );
-        }
+        summarise(&mut imported, parsed, wall_hint);
         Ok(imported)
     }
 }
 
+/// Makes the tables those of the import. `wall_hint` is whether a command line in the paste has `-w`, and its
+/// line.
+pub(super) fn summarise(imported: &mut Imported, parsed: Parsed, wall_hint: Option<(bool, u64)>) {
+    imported.time_kind = parsed.time_kind;
+    imported.tables = parsed.tables;
+    for because in parsed.cut {
+        imported.cut(because);
+    }
+    if parsed.time_kind == TimeKind::Unknown {
+        imported.notes.push(
+            "strace -c and strace -c -w print the same heading: the time column may be CPU time (without -w, \
+             waits are not in it) or wall time (with -w)"
+                .to_owned(),
+        );
+    }
+    if let Some((wall, line)) = wall_hint {
+        imported.notes.push(format!(
+            "line {line} shows a strace command {}",
+            if wall {
+                "with -w: the times are then wall time"
+            } else {
+                "with -c and without -w: the times are then system CPU time"
+            }
+        ));
+    }
+    if imported
+        .tables
+        .iter()
+        .flat_map(|t| &t.rows)
+        .any(|row| row.abi.is_some())
+    {
+        imported.notes.push(
+            "calls of more than one ABI: the same name in another mode is another call, and a 32-bit or x32 \
+             process took part"
+                .to_owned(),
+        );
+    }
+}
+
 /// Whether a pasted shell line runs `strace -c`, and if so whether with `-w`.
-fn command_line(line: &[u8]) -> Option<bool> {
+pub(super) fn command_line(line: &[u8]) -> Option<bool> {
     let fields = text::fields(line);
     let at = fields
         .iter()
@@ -263,6 +271,53 @@ mod tests {
         assert!(imported.incomplete);
         assert_eq!(imported.tables[0].rows.len(), 1);
         assert!(imported.notes.iter().any(|n| n.contains("64 bits")));
+    }
+
+    #[test]
+    fn marks_and_broken_rows() {
+        let marked = import(
+            "|% time|seconds|usecs/call|calls|errors|syscall|\n|--|--|--|--|--|--|\n|60.00|0.000006|3|2|1|`read`|\n\
+             |40.00|0.000004|2|2||`epoll\\_wait`|\n|100.00|0.000010|2|4|1|**total**|\n",
+        );
+        assert_eq!(marked.tables[0].rows[1].syscall, "epoll_wait");
+        assert_eq!(marked.tables[0].stated.map(|s| s.calls), Some(4));
+        let broken = import(
+            "% time     seconds  usecs/call     calls    errors\nsyscall\n------ -----------\n----\n\
+             \x2060.00    0.000006           3         2         1\nread\n\x2040.00    0.000004           2         2\nwrite\n\
+             100.00    0.000010           2         4         1\ntotal\n",
+        );
+        assert_eq!(broken.tables[0].rows.len(), 2);
+        assert_eq!(broken.tables[0].rows[0].errors, Some(1));
+        assert_eq!(broken.unknown_lines.count, 0);
+        let glued = import(
+            "[code]% time     seconds  usecs/call     calls    errors syscall\n100.00    0.000006           3         2         1 read\n\
+             100.00    0.000006           3         2         1 total[/code]\n",
+        );
+        assert!(!glued.incomplete);
+        assert_eq!(glued.tables[0].rows.len(), 1);
+        let lost = import(
+            "% time     seconds  usecs/call     calls    errors syscall\n100.00    0.000006           3         2         1 read\n\
+             100.00    0.000006           3         2         1 total\n1.5 2 3\nthe mean of three\n",
+        );
+        assert_eq!(lost.unknown_lines.count, 2);
+    }
+
+    #[test]
+    fn errors_without_calls() {
+        let imported = import(
+            "   errors syscall\n--------- ----------------\n      400 recvfrom\n          sendto\n--------- ----------------\n\
+             \x20     400 total\n",
+        );
+        let table = &imported.tables[0];
+        assert_eq!(
+            table.row("recvfrom").map(|r| (r.calls, r.errors)),
+            Some((None, Some(400)))
+        );
+        assert_eq!(
+            table.row("sendto").map(|r| (r.calls, r.errors)),
+            Some((None, Some(0)))
+        );
+        assert!(!imported.incomplete);
     }
 
     #[test]

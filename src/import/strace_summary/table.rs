@@ -131,6 +131,45 @@ struct RawRow<'a> {
     name: &'a [u8],
 }
 
+/// A line without the marks of Markdown and forums that can stand around it or its cells.
+fn unmarked(line: &[u8]) -> Option<Vec<u8>> {
+    let trimmed = text::trim(line);
+    let piped = trimmed.starts_with(b"|");
+    let marked = piped
+        || matches!(trimmed.first(), Some(b'`' | b'*'))
+        || matches!(trimmed.last(), Some(b'`' | b'*' | b']'))
+        || line.contains(&b'\\');
+    if !marked {
+        return None;
+    }
+    let mut bare: Vec<u8> = line
+        .iter()
+        .filter(|b| **b != b'\\')
+        .map(|b| match b {
+            b'|' if piped => b' ',
+            b'`' | b'*' => b' ',
+            other => *other,
+        })
+        .collect();
+    // `total[/code]`
+    if bare.trim_ascii_end().ends_with(b"]")
+        && let Some(open) = memchr::memmem::rfind(&bare, b"[/")
+    {
+        bare.truncate(open);
+    }
+    Some(bare)
+}
+
+/// Whether a line can be a row or a heading whose last word stands on the next line.
+fn is_half(line: &[u8]) -> bool {
+    let fields = text::fields(line);
+    let row = fields.len() >= 3
+        && fields.iter().all(|f| is_number(f))
+        && fields.iter().any(|f| !number::is_digits(f));
+    let heading = text::trim(line).starts_with(b"% time") && fields.contains(&b"calls".as_slice());
+    line.len() < 200 && (row || heading)
+}
+
 fn is_number(field: &[u8]) -> bool {
     number::is_decimal(field) || matches!(field, b"nan" | b"-nan")
 }
@@ -225,6 +264,9 @@ pub(in crate::import) struct TableParser {
     cut: Vec<String>,
     had_time: bool,
     had_wall_only: bool,
+    /// The first half of a row.
+    held: Option<Vec<u8>>,
+    lost: u64,
 }
 
 /// What a [`TableParser`] found.
@@ -254,6 +296,8 @@ impl TableParser {
             cut: Vec::new(),
             had_time: false,
             had_wall_only: false,
+            held: None,
+            lost: 0,
         }
     }
 
@@ -271,6 +315,16 @@ impl TableParser {
         self.closed
     }
 
+    /// Whether a line is a heading whose last word was wrapped to the next line.
+    pub(in crate::import) fn is_half_heading(line: &[u8]) -> bool {
+        text::trim(line).starts_with(b"% time") && is_half(line)
+    }
+
+    /// Whether a closed table goes on with a line: the table of another mode, or rows without a heading.
+    pub(in crate::import) fn goes_on(line: &[u8]) -> bool {
+        line.starts_with(b"System call usage summary for ") || is_fragment(line)
+    }
+
     /// Takes one line, already unwrapped.
     pub(in crate::import) fn line(&mut self, line: &[u8], number: u64) -> Took {
         if let Some(mode) = line
@@ -281,6 +335,7 @@ impl TableParser {
             return Took::Part;
         }
         if let Some(heading) = Heading::parse(line) {
+            self.lost += u64::from(self.held.take().is_some());
             self.begin(number);
             self.heading = Some(heading);
             return Took::Part;
@@ -291,20 +346,58 @@ impl TableParser {
             }
             Some(_) | None => line,
         };
-        let piped = text::trim(line).starts_with(b"|").then(|| {
-            line.iter()
-                .map(|b| if *b == b'|' { b' ' } else { *b })
-                .collect::<Vec<u8>>()
-        });
-        let line = piped.as_deref().unwrap_or(line);
+        if self.heading.as_ref().is_some_and(|h| !h.prefix.is_empty()) && text::is_frame(line) {
+            return Took::Part;
+        }
+        let bare = unmarked(line);
+        let line = bare.as_deref().unwrap_or(line);
+        if let Some(mut whole) = self.held.take() {
+            // A narrow window or a forum has broken the row before its name.
+            whole.push(b' ');
+            whole.extend_from_slice(line);
+            match self.whole_line(&whole, number) {
+                Took::Not => self.lost += 1,
+                took => return took,
+            }
+        }
+        self.one_line(line, number)
+    }
+
+    /// Lines that were held for their second half, which never came, since this was last asked.
+    pub(in crate::import) fn take_lost(&mut self) -> u64 {
+        std::mem::take(&mut self.lost)
+    }
+
+    fn one_line(&mut self, line: &[u8], number: u64) -> Took {
+        let took = self.whole_line(line, number);
+        if took == Took::Not && self.flavour == Flavour::Strace && is_half(line) {
+            self.held = Some(line.to_vec());
+            return Took::Part;
+        }
+        took
+    }
+
+    fn whole_line(&mut self, line: &[u8], number: u64) -> Took {
+        if let Some(heading) = Heading::parse(line) {
+            self.begin(number);
+            self.heading = Some(heading);
+            return Took::Part;
+        }
         let row = match &self.heading {
             Some(_) => split_row(line, self.flavour),
             None => fragment_row(line),
         };
         match row {
-            Some(row) if !row.numbers.is_empty() => self.row(&row, number),
+            Some(row) if !row.numbers.is_empty() || self.heading_without_times() => self.row(&row, number),
             Some(_) | None => Took::Not,
         }
+    }
+
+    /// A heading of names and errors only has rows that are a name only.
+    fn heading_without_times(&self) -> bool {
+        self.heading
+            .as_ref()
+            .is_some_and(|h| h.columns.len() == 2 && h.columns.contains(&Column::Errors))
     }
 
     /// Closes the current table before a new one, or goes on in it when the new heading is that of
@@ -335,7 +428,7 @@ impl TableParser {
         if self.rows.is_empty() && self.stated.is_none() {
             return;
         }
-        if self.heading.is_some() && self.stated.is_none() {
+        if self.heading.is_some() && self.stated.is_none() && !self.closed {
             self.cut.push(format!(
                 "{}: the table has no total line: its end is missing",
                 self.label
@@ -361,14 +454,20 @@ impl TableParser {
             None if row.numbers.iter().any(|n| too_large(n)) => return Took::TooLarge,
             None => return Took::Not,
         };
-        let Some(calls) = cells.calls else {
+        // -U without calls.
+        let counted = columns.contains(&Column::Calls);
+        if counted && cells.calls.is_none() {
             return Took::Not;
-        };
+        }
         self.had_time |= cells.seconds.is_some();
         self.had_wall_only |= cells.seconds.is_none() && cells.wall.is_some();
+        if is_total && !counted {
+            self.closed = true;
+            return Took::Part;
+        }
         if is_total {
             let more = Stated {
-                calls,
+                calls: cells.calls.unwrap_or(0),
                 errors: columns
                     .contains(&Column::Errors)
                     .then(|| cells.errors.unwrap_or(0)),
@@ -398,7 +497,7 @@ impl TableParser {
         let fits = self.rows.add(Row {
             syscall: name,
             abi: self.abi.clone(),
-            calls: Some(calls),
+            calls: cells.calls,
             errors: columns
                 .contains(&Column::Errors)
                 .then(|| cells.errors.unwrap_or(0)),
@@ -451,6 +550,11 @@ impl TableParser {
     /// Ends the last table.
     pub(in crate::import) fn finish(mut self) -> Parsed {
         self.end();
+        if self.held.is_some() && !self.tables.is_empty() {
+            // The file ends in the middle of a row.
+            let why = "the file ends in the middle of a row".to_owned();
+            self.cut.push(why);
+        }
         Parsed {
             time_kind: if self.had_time {
                 TimeKind::Unknown

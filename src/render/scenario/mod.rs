@@ -18,8 +18,15 @@ use crate::record::{PublishedFigure, Record, StrategyResult, stats};
 pub(super) fn sources<'a>(rows: &[StrategyResult]) -> Vec<Source<'a>> {
     let any = |has: fn(&StrategyResult) -> bool| rows.iter().any(has);
     let mut sources = Vec::new();
+    let printed_counter =
+        |row: &StrategyResult| printed(row, |figure| figure.counter.map(|n| n as f64)).is_some();
     if any(|row| !row.experiment.counters.is_empty()) {
         sources.extend(counters());
+    } else if rows.iter().any(printed_counter) {
+        // Without the script there is no early reading.
+        let mut counters = counters();
+        counters.drain(1..=2);
+        sources.extend(counters);
     }
     if any(|row| printed(row, |figure| figure.ops_per_s).is_some()) {
         sources.push(Source::new(
