@@ -6,7 +6,7 @@ use std::io::Write;
 use std::process::{Command, Output};
 
 const LOG: &str = "7 sendto(4, \"*1\\r\\n$4\\r\\nPING\\r\\n\", 14, 0, NULL, 0) = 14\n";
-const LINES: usize = 4_000;
+const LINES: usize = 40_000;
 
 /// Different lines, so that the packed data is of some length.
 fn log() -> String {
