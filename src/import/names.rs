@@ -11,8 +11,14 @@ use crate::units::{Nanos, total};
 /// Names that one log may have; text that only looks like calls can have any number.
 /// (`pending` keeps their ids in sixteen bits.)
 const MOST_NAMES: usize = 4096;
-/// Errnos kept apart for one call.
+/// Calls whose errnos are all kept apart; no kernel has so many.
+const WITH_ALL_ERRNOS: usize = 512;
+/// Errnos kept apart for one of those.
 const MOST_ERRNOS: usize = 64;
+/// Errnos kept apart for any other, so that text that only looks like calls stays small.
+const FEW_ERRNOS: usize = 2;
+/// What the rest stands under.
+const OTHER_ERRNOS: &str = "other";
 
 /// The counts of one call.
 #[derive(Debug)]
@@ -31,6 +37,7 @@ pub(super) struct Counts {
     time: Option<u64>,
     longest: Option<u64>,
     errnos: Vec<(String, u64)>,
+    most_errnos: usize,
 }
 
 impl Counts {
@@ -43,10 +50,14 @@ impl Counts {
     /// A failed call.
     pub(super) fn failed(&mut self, errno: &str) {
         self.errors += 1;
-        if let Some((_, n)) = self.errnos.iter_mut().find(|(name, _)| name == errno) {
-            *n += 1;
-        } else if self.errnos.len() < MOST_ERRNOS {
-            self.errnos.push((errno.to_owned(), 1));
+        let kept =
+            match self.errnos.len() < self.most_errnos || self.errnos.iter().any(|(name, _)| name == errno) {
+                true => errno,
+                false => OTHER_ERRNOS,
+            };
+        match self.errnos.iter_mut().find(|(name, _)| name == kept) {
+            Some((_, n)) => *n += 1,
+            None => self.errnos.push((kept.to_owned(), 1)),
         }
     }
 }
@@ -156,6 +167,11 @@ impl Names {
             time: None,
             longest: None,
             errnos: Vec::new(),
+            most_errnos: if self.counts.len() < WITH_ALL_ERRNOS {
+                MOST_ERRNOS
+            } else {
+                FEW_ERRNOS
+            },
         });
         Some(self.counts.len() - 1)
     }

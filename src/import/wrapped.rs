@@ -116,8 +116,21 @@ fn numbered(lines: &[&[u8]]) -> bool {
     let one_mark = found.iter().all(|(_, m, _)| m == mark);
     let next = found.windows(2).all(|pair| pair[1].0 == pair[0].0 + 1);
     let grows = found.windows(2).all(|pair| pair[1].0 > pair[0].0);
-    let least = if *mark == b' ' && *first != 1 { 8 } else { 4 };
-    one_mark && found.len() >= least && (next || *mark == b':' && grows)
+    let bare = *mark == b' ' && *first != 1;
+    let least = if bare { 8 } else { 4 };
+    // strace sets the id of a process there in the same way, and short processes have one line each.
+    let may_be_pids = bare && !lines.iter().any(|line| aligned(line));
+    one_mark && found.len() >= least && !may_be_pids && (next || *mark == b':' && grows)
+}
+
+/// Whether the number at the beginning of a line stands as those of lines do and process ids do not: set to
+/// the right, before a tab, or with a process id of its own behind it.
+fn aligned(line: &[u8]) -> bool {
+    let digits = line.iter().take_while(|b| b.is_ascii_digit()).count();
+    let rest = line[digits..].trim_ascii_start();
+    let id = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+    let second = id > 0 && rest.get(id) == Some(&b' ') || rest.starts_with(b"[pid ");
+    digits == 0 || line.get(digits) == Some(&b'\t') || second
 }
 
 /// Terminal colours at the beginning.
@@ -390,6 +403,8 @@ mod tests {
     fn columns_of_traces_are_no_wrapping() {
         for text in [
             "100 read(3) = 1\n100 close(3) = 0\n101 read(3) = 1\n102 close(3) = 0\n103 x() = 1\n",
+            "101 execve(a) = 0\n102 execve(b) = 0\n103 execve(c) = 0\n104 execve(d) = 0\n105 execve(e) = 0\n\
+             106 execve(f) = 0\n107 execve(g) = 0\n108 execve(h) = 0\n109 execve(i) = 0\n",
             "1234: close(3)\t= 0\n1234: close(4)\t= 0\n1234: close(5)\t= 0\n1234: close(6)\t= 0\n",
             "10:11:12 read(3) = 1\n10:11:13 read(3) = 1\n10:11:14 read(3) = 1\n10:11:15 read(3) = 1\n",
             "     0.000000 read(3) = 1\n     1.000000 read(3) = 1\n     2.000000 read(3) = 1\n     3.000000 read(3) = 1\n",

@@ -16,7 +16,7 @@ use crate::import::{Hash, Map, text};
 use crate::units::Nanos;
 
 pub(crate) use class::Class;
-use threads::Threads;
+use threads::{Ids, Threads};
 
 /// Threads and processes followed at one time.
 const MOST_PIDS: usize = 16_384;
@@ -74,6 +74,8 @@ struct Thread {
 pub(crate) struct Collector {
     facts: LogFacts,
     threads: Threads,
+    /// Those beyond, of which only the number is of interest.
+    unfollowed: Ids,
     /// Processes and threads seen so far.
     pub(crate) seen: u64,
     tables: Tables,
@@ -150,11 +152,12 @@ impl Collector {
             self.seen += u64::from(!std::mem::replace(&mut thread.met, true));
             return;
         }
-        self.seen += 1;
         if self.threads.len() >= MOST_PIDS {
             self.facts.truncated = true;
+            self.seen += u64::from(self.unfollowed.insert(pid));
             return;
         }
+        self.seen += 1;
         let table = match self.cloning.last() {
             Some((parent, shares)) => {
                 let (parent, shares) = (*parent, *shares);
@@ -197,6 +200,7 @@ impl Collector {
             count(&mut self.facts.killed, signal);
         }
         let Some(thread) = self.threads.remove(pid) else {
+            self.unfollowed.remove(pid);
             return;
         };
         if let Some(table) = thread.table {

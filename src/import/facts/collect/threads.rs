@@ -64,6 +64,36 @@ impl Threads {
     }
 }
 
+/// A set of thread ids of Linux, which end at 2^22 (`PID_MAX_LIMIT` of include/linux/threads.h): a bit each,
+/// so that a log of a million threads costs no more than 512 KiB.
+#[derive(Debug, Default)]
+pub(super) struct Ids(Vec<u64>);
+
+impl Ids {
+    const END: u32 = 1 << 22;
+
+    /// Adds one; whether it was not there. Greater ones are never there.
+    pub(super) fn insert(&mut self, id: u32) -> bool {
+        let (word, bit) = ((id / 64) as usize, 1 << (id % 64));
+        if id > Ids::END {
+            return true;
+        }
+        if word >= self.0.len() {
+            self.0.resize(word + 1, 0);
+        }
+        let new = self.0[word] & bit == 0;
+        self.0[word] |= bit;
+        new
+    }
+
+    /// Takes one out, so that it is new when it comes again.
+    pub(super) fn remove(&mut self, id: u32) {
+        if let Some(word) = self.0.get_mut((id / 64) as usize) {
+            *word &= !(1 << (id % 64));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,5 +114,15 @@ mod tests {
         assert!(threads.get(7).is_none());
         assert_eq!(threads.get(9).map(|t| t.wait_clock), Some(3));
         assert_eq!((threads.len(), threads.slots.len()), (2, 2));
+    }
+
+    #[test]
+    fn an_id_is_new_once_and_again_when_it_has_ended() {
+        let mut ids = Ids::default();
+        assert!(ids.insert(70) && !ids.insert(70) && ids.insert(71));
+        ids.remove(70);
+        ids.remove(1 << 21);
+        assert!(ids.insert(70) && !ids.insert(71));
+        assert!(ids.insert(u32::MAX));
     }
 }
