@@ -94,7 +94,12 @@ fn of_a_cut_file_counts_what_is_there() {
     for (name, _, pack) in packings() {
         let packed = pack(&log());
         let output = import(name, &packed[..packed.len() * 3 / 4]);
-        assert_eq!(output.status.code(), Some(5), "{name}");
+        assert_eq!(
+            output.status.code(),
+            Some(5),
+            "{name} of {} bytes: {output:?}",
+            packed.len()
+        );
         let counted = calls(&output);
         assert!((1..LINES as u64).contains(&counted), "{name}: {counted}");
         // Also where only the beginning of one more member is there.

@@ -280,6 +280,11 @@ impl Unpacked {
                 if magic[..have] != ZSTD[..have] {
                     return Some(Err(self.damage(at, BEHIND)));
                 }
+                if have < magic.len() {
+                    self.part = Part::End;
+                    self.torn.0.set(Some(self.packing));
+                    return Some(Ok(0));
+                }
                 match StreamingDecoder::new_with_max_window_size(
                     Cursor::new(magic).chain(source),
                     MOST_WINDOW,
