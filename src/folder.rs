@@ -50,7 +50,7 @@ fn other_folder(source: &io::Error) -> &'static str {
 pub(crate) struct Folder {
     path: PathBuf,
     /// Dropping it unlocks; `None` where the file system has no locks.
-    _lock: Option<Flock<File>>,
+    lock: Option<Flock<File>>,
 }
 
 impl Folder {
@@ -86,7 +86,7 @@ impl Folder {
                         let _ = fs::remove_dir(&path);
                     })?;
                     let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).ok();
-                    return Ok(Folder { path, _lock: lock });
+                    return Ok(Folder { path, lock });
                 }
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(e),
@@ -108,6 +108,9 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
+        // Looking into a folder takes a descriptor, and under a tiny limit that of the lock may be the last. A
+        // folder whose owner lives is not swept, locked or not.
+        drop(self.lock.take());
         // What cannot be removed now is swept by a later run.
         let _ = fs::remove_dir_all(&self.path);
     }

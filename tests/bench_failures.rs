@@ -791,7 +791,10 @@ fn a_limit_of_its_own_is_named_with_its_cure() {
         let limit = format!("--nofile={files}:4096");
         for command in commands {
             let ended = Run::wrapped(&["prlimit", &limit], command).end();
-            let said = ended.all().matches("raise that with ulimit -n 1024").count();
+            // Wherever its lines are broken.
+            let all = ended.all();
+            let words: Vec<&str> = all.split_whitespace().collect();
+            let said = words.join(" ").matches("raise that with ulimit -n 1024").count();
             match (command[0], ended.status.code()) {
                 // What it takes is there.
                 (_, Some(0)) => {}
