@@ -229,6 +229,31 @@ fn clean_clients_have_only_their_true_findings() {
     }
 }
 
+/// What a report of 2020 put down to a new version of phpredis (github.com/phpredis/phpredis/issues/1742): its
+/// ECHO for each pconnect costs one send and one receive per operation.
+#[test]
+fn the_check_of_a_pool_costs_a_round_trip_and_is_named() {
+    if !may_trace() || !have_php() {
+        return;
+    }
+    let names = ["phpredis/pconnect-no-echo/tcp", "phpredis/pconnect-pool/tcp"];
+    let run = Run::bench(names).arg("-n").arg("500").arg("--runs").arg("1");
+    let (_, record) = run.arg("--witness").arg("none").record();
+    let calls = |row: usize, call: &str| {
+        let counted = record.strategies[row].counted.known().unwrap();
+        counted.phases.run_loop.syscalls[call].calls
+    };
+    assert_eq!((calls(0, "sendto"), calls(1, "sendto")), (500, 1_000));
+    assert_eq!((calls(0, "poll"), calls(1, "poll")), (500, 1_000));
+    let probes = |name: &str| {
+        let mut found = record.findings.iter();
+        let of_row = |f: &&Finding| f.code == "LIVENESS_PROBES" && f.strategy.as_deref() == Some(name);
+        found.find(of_row).unwrap().says.clone()
+    };
+    assert!(probes(names[1]).contains("1.0 ECHO or PING per operation, each a round trip"));
+    assert!(!probes(names[0]).contains("ECHO"));
+}
+
 #[test]
 fn a_run_long_enough_says_where_the_time_goes() {
     if !may_trace() {
