@@ -1,8 +1,8 @@
 //! CONNECTION_PER_OPERATION: a strategy that says it keeps its connection, and does not.
 
 use super::finding::{Doc, Finding, Rule, Severity};
-use super::row::{Mode, Row, known, round2};
-use crate::record::Record;
+use super::row::{Mode, Row, is_lookup, known, round2};
+use crate::record::{Kind, Record};
 use crate::units::{Grouped, total};
 
 pub(super) struct ConnectionPerOperation;
@@ -14,7 +14,8 @@ const DOCS: &[Doc] = &[Doc {
                accepted in the timed rounds.",
     wrong_when: "Other clients connect to the same server (only where the server's numbers are used).",
     todo: "Look for close() after pconnect(), a client object made anew for each operation, or a pool that is switched \
-           off; strategies named connect do it on purpose and are never told.",
+           off; strategies named connect do it on purpose and are never told. A counted program is told from 20 \
+           connections on, by its operations or its replies.",
 }];
 
 impl Rule for ConnectionPerOperation {
@@ -28,6 +29,9 @@ impl Rule for ConnectionPerOperation {
 }
 
 fn check(row: &Row<'_>) -> Option<Finding> {
+    if row.record.kind == Kind::Count {
+        return program(row);
+    }
     if row.mode() != Mode::Kept {
         return None;
     }
@@ -61,6 +65,49 @@ fn check(row: &Row<'_>) -> Option<Finding> {
     )
 }
 
+/// A counted program, which has promised nothing: its connects are held against its operations or, where
+/// those are not known, against its turns of send and reply.
+fn program(row: &Row<'_>) -> Option<Finding> {
+    // The few of a start are no habit.
+    const LEAST: u64 = 20;
+    let connects = total(row.loop_counts(&["connect"]).map(|call| {
+        let lookups = call.peers.iter().filter(|(peer, _)| is_lookup(peer));
+        call.calls.saturating_sub(total(lookups.map(|(_, n)| *n)))
+    }));
+    let counted = row.counted()?;
+    let (of, what) = match counted.ops {
+        Some(ops) => (ops.0, "operation"),
+        None => (row.talk()?.turns(), "reply"),
+    };
+    if connects < LEAST || of == 0 {
+        return None;
+    }
+    let rate = connects as f64 / of as f64;
+    if rate < 0.05 {
+        return None;
+    }
+    let says = if rate >= 0.9 {
+        format!(
+            "the program connects anew for every {what}: {} connections",
+            Grouped(connects)
+        )
+    } else {
+        format!(
+            "the program connects anew all the time: {} connections, {} per {what}",
+            Grouped(connects),
+            round2(rate)
+        )
+    };
+    Some(
+        Finding::about(row, "CONNECTION_PER_OPERATION", Severity::Warning)
+            .with("connects", connects)
+            .with(if counted.ops.is_some() { "connects_per_op" } else { "connects_per_reply" }, round2(rate))
+            .with("source", "connect calls counted")
+            .says(says)
+            .try_next("keep one connection for many operations: make the client object once (in PHP pconnect without close)"),
+    )
+}
+
 /// So many operations.
 fn in_words(ops: f64) -> String {
     if ops < 10.0 && (ops - ops.round()).abs() > 0.05 {
@@ -83,8 +130,8 @@ fn by_server(row: &Row<'_>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explain::testing::{codes, empty, explained, row, set_counted};
-    use crate::units::Measured;
+    use crate::explain::testing::{codes, empty, explained, row, set_call, set_counted, set_peers, set_talk};
+    use crate::units::{Measured, Ops};
 
     fn with(name: &str, connects: f64) -> Record {
         let mut record = empty();
@@ -106,6 +153,39 @@ mod tests {
             codes(&with("phpredis/persistent/tcp", 0.2)),
             ["CONNECTION_PER_OPERATION"]
         );
+    }
+
+    #[test]
+    fn a_counted_program_that_reconnects_is_told_by_its_operations_or_replies() {
+        let program = |connects: u64, peer: &str| {
+            let mut record = empty();
+            record.kind = Kind::Count;
+            let mut counted = row("php");
+            set_call(&mut counted, "connect", connects, &[]);
+            set_peers(&mut counted, "connect", &[(peer, connects)]);
+            set_counted(&mut counted, |counted| counted.ops = Some(Ops(1_000)));
+            record.strategies.push(counted);
+            record
+        };
+        let says = |record: &Record| explained(record)[0].says.clone();
+        assert_eq!(
+            says(&program(500, "127.0.0.1:6379")),
+            "the program connects anew all the time: 500 connections, 0.5 per operation"
+        );
+        assert!(
+            says(&program(1_000, "unix:/run/r.sock")).contains("anew for every operation: 1 000 connections")
+        );
+        // A start, and a service of names.
+        assert_eq!(codes(&program(19, "127.0.0.1:6379")), [] as [&str; 0]);
+        assert_eq!(codes(&program(500, "unix:/var/run/nscd/socket")), [] as [&str; 0]);
+
+        let mut by_replies = program(500, "127.0.0.1:6379");
+        set_counted(&mut by_replies.strategies[0], |counted| counted.ops = None);
+        assert_eq!(codes(&by_replies), [] as [&str; 0]);
+        set_talk(&mut by_replies.strategies[0], |talk| {
+            talk.waits.insert(10, 500);
+        });
+        assert!(says(&by_replies).contains("anew for every reply"));
     }
 
     #[test]

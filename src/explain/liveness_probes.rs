@@ -49,15 +49,28 @@ fn check(row: &Row<'_>) -> Option<Finding> {
     if probes < 0.4 && asked < 0.4 {
         return None;
     }
+    let peeked = peeks.unwrap_or(0.0) >= 0.4;
     let costs = if asked >= 0.4 {
         format!("{asked:.1} ECHO or PING per operation, each a round trip")
     } else {
-        let peeks = if probes < 1.5 {
-            "one peek".to_owned()
+        let what = if peeked {
+            "peek"
         } else {
-            format!("{probes:.0} peeks")
+            "receive that finds nothing"
         };
-        format!("at least {peeks} per operation, each a system call and no round trip")
+        let looks = if probes < 1.5 {
+            format!("one {what}")
+        } else {
+            format!(
+                "{probes:.0} {}",
+                if peeked {
+                    "peeks"
+                } else {
+                    "receives that find nothing"
+                }
+            )
+        };
+        format!("at least {looks} per operation, each a system call and no round trip")
     };
     let severity = if asked >= 0.4 {
         Severity::Warning
@@ -75,7 +88,8 @@ fn check(row: &Row<'_>) -> Option<Finding> {
             .try_next(if asked >= 0.4 {
                 "redis.pconnect.echo_check_liveness=0 in PHP; in pools a check after idle time only"
             } else {
-                "nothing to set: the client always does; in a pipeline one such check serves a whole batch"
+                "a client that has its connection to itself where there is one (redis-py: single_connection_client=True; \
+                 phpredis always looks); in a pipeline one such check serves a whole batch"
             }),
     )
 }

@@ -3,7 +3,7 @@
 use super::finding::{Doc, Finding, Rule, Severity};
 use super::row::{RECEIVES, Row, WAITS, known, round2};
 use crate::engine::EngineKind;
-use crate::record::{Moved, Record, Span, Witness};
+use crate::record::{Kind, Moved, Record, Span, Witness};
 
 pub(super) struct TracerChanged;
 
@@ -115,10 +115,13 @@ fn suspected(row: &Row<'_>) -> Option<Finding> {
                 "how often this client looks and finds nothing depends on timing, which tracing changes: its EAGAIN and \
                  wait counts are approximate, the others exact",
             )
-            .try_next(
-                "compare only the other calls; or let a witness say which counts moved (--witness, `systally list \
-                 engines`)",
-            ),
+            .try_next(match row.record.kind {
+                Kind::Count => "compare only the other calls; or count with --engine bpf, which hardly slows a program",
+                _ => {
+                    "compare only the other calls; or let a witness say which counts moved (--witness, `systally list \
+                     engines`)"
+                }
+            }),
     )
 }
 

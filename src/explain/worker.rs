@@ -110,9 +110,18 @@ fn check(row: &Row<'_>) -> Option<Finding> {
 
 fn died_hint(failure: &Failure) -> String {
     if failure.stderr_tail.is_empty() {
-        "run the program by hand with the same SYSTALLY_SPEC; it wrote nothing to standard error".to_owned()
+        "run it by hand with the same SYSTALLY_SPEC; it wrote nothing to standard error. A program that does not keep the \
+         worker contract (tracing-scripts/README.md) is counted as it is by systally count -- CMD"
+            .to_owned()
     } else {
-        format!("its last words: {}", failure.stderr_tail)
+        // The tail is escaped, its line breaks too.
+        let lines: Vec<&str> = failure
+            .stderr_tail
+            .split("\\n")
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .collect();
+        format!("its last words: {}", lines.join(" | "))
     }
 }
 

@@ -62,6 +62,7 @@ pub(in crate::explain) fn normal_error(call: &str, errno: &str, doubt: Doubt) ->
         "EINVAL" if call.starts_with("readlink") => "not a link",
         "EINVAL" if call == "prctl" => "asks what this kernel knows",
         "ENOTTY" if call.starts_with("ioctl") => "not a terminal",
+        "ESPIPE" if call.contains("lseek") => "a pipe or terminal and no file",
         "ECHILD" if call.starts_with("wait") => "no child left",
         "ETIMEDOUT" if call.contains("futex") => "a time-out of the program",
         "ENODATA" if call.contains("xattr") => "no such attribute",

@@ -151,8 +151,13 @@ impl fmt::Display for Fault {
         write!(f, "worker {worker} (pid {pid}) ")?;
         match &self.problem {
             Problem::Failed { class, message } => write!(f, "cannot run ({class}): {message}"),
-            Problem::Ended { exit: Some(exit) } => write!(f, "ended {phase}, without a word ({exit})"),
-            Problem::Ended { exit: None } => write!(f, "ended {phase}, without a word"),
+            Problem::Ended { exit: Some(exit) } => write!(
+                f,
+                "ended {phase}, without an event of the worker contract ({exit})"
+            ),
+            Problem::Ended { exit: None } => {
+                write!(f, "ended {phase}, without an event of the worker contract")
+            }
             Problem::TimedOut { limit, unfinished } => {
                 write!(f, "gave no answer {phase}, within {:.1} s", limit.as_secs_f64())?;
                 match unfinished {
