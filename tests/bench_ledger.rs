@@ -393,3 +393,43 @@ fn served_in_all(record: &Record) -> u64 {
     let rows = record.strategies.iter();
     rows.map(|row| view(row).served(&["get", "set", "incr"])).sum()
 }
+
+/// Rows take turns on one server, and each reads its own values there.
+#[test]
+fn values_of_another_size_or_form_are_not_mixed_up() {
+    let sizes = Run::bench(["raw/persistent/tcp"])
+        .args(QUICK)
+        .args(["-n", "200", "-t", "get"]);
+    let (ended, record) = sizes.args(["-d", "4,1024"]).record();
+    ended.code(0);
+    assert_eq!(record.strategies.len(), 2);
+    assert!(
+        record.strategies.iter().all(|row| row.status == Status::Ok),
+        "{}",
+        ended.all()
+    );
+    if !have_php() {
+        return;
+    }
+    let forms = Run::bench(["php-memcached/text/tcp", "php-memcache/persistent/tcp"]).args(QUICK);
+    let forms = forms.args([
+        "-n",
+        "200",
+        "-t",
+        "get",
+        "--payload",
+        "array",
+        "--serializer",
+        "php",
+    ]);
+    let (ended, record) = forms.record();
+    if record.strategies.iter().any(|row| row.status == Status::Skipped) {
+        println!("SKIP: {}", ended.all());
+        return;
+    }
+    assert!(
+        record.strategies.iter().all(|row| row.status == Status::Ok),
+        "{}",
+        ended.all()
+    );
+}

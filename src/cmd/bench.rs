@@ -22,7 +22,7 @@ use crate::sys::namespace::set_open_files_of;
 use super::outputs::{Header, file, form, places, write_outputs};
 use super::progress::Bar;
 use super::servers::{start, wanted};
-use super::written_keys::{clean_up, to_clean};
+use super::written_keys::{clean_up, keys_of, to_clean};
 use super::{Code, CommandError, CommandResult, WithCode, counting, prove, scenario, secrets};
 
 /// What all timed rounds together take when nobody sets their length.
@@ -140,7 +140,8 @@ pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult
         .transpose()?;
     let common = common(&args.load);
     let settings = settings(args, &rows, baseline);
-    let to_clean = to_clean(&mut servers, &common)?;
+    let keys = keys_of(&rows, &common);
+    let to_clean = to_clean(&mut servers, &keys)?;
     let timing = engine::engine(EngineKind::None);
 
     let show = Header {
@@ -180,7 +181,7 @@ pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult
         }
         .run()
     };
-    clean_up(&mut servers, &to_clean, &common);
+    clean_up(&mut servers, &to_clean, &keys);
     servers.stop();
     if args.prove && record.complete {
         show.line("proving: each suspected limit is changed by turns, elsewhere")?;

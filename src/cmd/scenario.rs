@@ -26,7 +26,7 @@ use super::counting::{self, Counting};
 use super::outputs::{Header, file, form, write_outputs};
 use super::progress::Parts;
 use super::servers::{servers_of, start, wanted};
-use super::written_keys::{clean_up, to_clean};
+use super::written_keys::{clean_up, keys_of, to_clean};
 use super::{Code, CommandError, CommandResult, WithCode, warn};
 
 /// Servers that were told of: place, kind, version, how many, and whether in a network of their own.
@@ -249,7 +249,8 @@ fn block(
         }
     }
     let common = block.common(&args.load.key_prefix);
-    let to_clean = to_clean(&mut servers, &common)?;
+    let keys = keys_of(&planned.rows, &common);
+    let to_clean = to_clean(&mut servers, &keys)?;
     let settings = settings(args, of, block);
     let mut save = keep.map(|keep| move |record: &Record| keep(record));
     let record = Bench {
@@ -268,7 +269,7 @@ fn block(
         save: save.as_mut().map(|save| save as &mut Save),
     }
     .run();
-    clean_up(&mut servers, &to_clean, &common);
+    clean_up(&mut servers, &to_clean, &keys);
     servers.stop();
     Ok(record)
 }

@@ -56,6 +56,8 @@ pub struct Row {
     pub batch: u32,
     /// Payload size in bytes.
     pub payload_bytes: u64,
+    /// Whether other rows of the run have another payload size.
+    pub sizes_differ: bool,
     /// Worker processes at once.
     pub clients: u32,
     /// Servers that the keys are spread over: the client's shards, or what is behind a proxy.
@@ -102,13 +104,26 @@ impl Row {
         }
     }
 
+    /// The keys of the row. Rows take turns on one server and read what they find there, so values of another
+    /// size, or written in the form of another client, have names of their own.
+    pub fn keys(&self, common: &Common) -> Keys {
+        let mut keys = common.keys.clone();
+        if self.sizes_differ {
+            keys.prefix.push_str(&format!("{}:", self.payload_bytes));
+        }
+        if common.payload != PayloadKind::String {
+            keys.prefix.push_str(&format!("{}:", self.strategy.client.name()));
+        }
+        keys
+    }
+
     /// What each worker of the row is asked to do.
     pub fn work(&self, common: &Common, stop: Stop) -> Work {
         Work {
             op: self.op,
             stop,
             batch: self.batch,
-            keys: common.keys.clone(),
+            keys: self.keys(common),
             payload: Payload {
                 kind: common.payload,
                 bytes: self.payload_bytes,
@@ -157,6 +172,7 @@ pub fn rows(strategies: &[Strategy], matrix: &Matrix) -> Vec<Row> {
                             op: *op,
                             batch: *batch,
                             payload_bytes: *payload_bytes,
+                            sizes_differ: matrix.payload_bytes.iter().any(|other| other != payload_bytes),
                             clients: *clients,
                             servers: *servers,
                         }));
