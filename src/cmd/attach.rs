@@ -131,11 +131,13 @@ fn finished(
             .push(format!("all counted processes had ended after {elapsed}"));
     }
     if args.engine.kind() == EngineKind::Ptrace {
-        outcome.notes.push(
-            "the program was slowed down while it was counted; with CAP_BPF and CAP_PERFMON, --engine bpf counts a \
-             running program at nearly full speed"
-                .to_owned(),
-        );
+        let bpf = match engine::engine(EngineKind::Bpf).availability() {
+            Availability::Ready => "--engine bpf, which may be used here,",
+            Availability::Unavailable { .. } => "with CAP_BPF and CAP_PERFMON, --engine bpf",
+        };
+        outcome.notes.push(format!(
+            "the program was slowed down while it was counted; {bpf} counts a running program at nearly full speed"
+        ));
     }
     Ok(Finished {
         name: names.to_owned(),

@@ -50,7 +50,7 @@ impl Limit for Conntrack {
             (true, None) if fits_in_all(load, count.saturating_add(open), max) => 0,
             (true, None) => {
                 return reading.unknown(format!(
-                    "how many connections a second the clients make is not known; {} a second can last",
+                    "how many connections a second the clients make is not known (--rate says it); {} a second can last",
                     max.saturating_sub(count) / hold.max(1)
                 ));
             }

@@ -63,7 +63,7 @@ impl Limit for EphemeralPorts {
             }
             (true, None) => {
                 return reading.unknown(format!(
-                    "how many connections a second the clients make is not known; {} can last ({})",
+                    "how many connections a second the clients make is not known (--rate says it); {} can last ({})",
                     sustainable, reuse.words
                 ));
             }

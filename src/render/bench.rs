@@ -101,6 +101,18 @@ pub(super) fn tables(record: &Record, view: &View, notes: &mut Notes) -> (Vec<Ta
     remarks.extend(scenario::remarks(record));
     let mut tables: Vec<Table> = [table].into_iter().chain(scenario::tables(rows)).collect();
     if let Some((table, has_rest)) = time(record, notes) {
+        let is_noop = |row: &&StrategyResult| row.name.split('/').next() == Some("noop");
+        let timed = rows
+            .iter()
+            .filter(|row| row.timed.known().is_some() && !is_noop(row))
+            .count();
+        if timed > table.rows.len() {
+            remarks.push(format!(
+                "Time of an operation: {} of {timed} rows are not there, since too little CPU time could be read in rounds \
+                 so short; --duration 1s is long enough.",
+                timed - table.rows.len()
+            ));
+        }
         tables.push(table);
         if has_rest {
             remarks.push(
