@@ -36,6 +36,7 @@ impl Reading {
     pub(super) fn not_applicable(mut self, why: impl Into<String>) -> LimitReading {
         let why = why.into();
         self.inner.verdict = Verdict::NotApplicable;
+        self.inner.fix = Fix::default();
         self.inner.demand = Measured::NotMeasured(why.clone());
         self.inner.capacity = Measured::NotMeasured(why.clone());
         self.inner.effect = why;
@@ -58,6 +59,7 @@ impl Reading {
     /// Nothing is to be set against it, and it is as it should be.
     pub(super) fn fine(mut self, why: impl Into<String>) -> LimitReading {
         self.inner.verdict = Verdict::Ok;
+        self.inner.fix = Fix::default();
         let why = why.into();
         for value in [&mut self.inner.demand, &mut self.inner.capacity] {
             if value.known().is_none() {
@@ -112,6 +114,10 @@ impl Reading {
             capacity => verdict(*demand, capacity),
         };
         self.inner.effect = effect(self.inner.verdict);
+        // What fits needs no remedy, and one worked out from its small demand would lower the limit.
+        if self.inner.verdict == Verdict::Ok {
+            self.inner.fix = Fix::default();
+        }
         self.inner
     }
 

@@ -60,7 +60,7 @@ pub struct LimitReading {
     pub source: String,
     /// What happens beyond it, and what the limit means for this run.
     pub effect: String,
-    /// How to raise it.
+    /// How to raise it; empty where it fits or does not bear on the load.
     pub fix: Fix,
 }
 
