@@ -148,6 +148,7 @@ fn likely_name(call: &str) -> &str {
 fn errors(table: &Table<'_>) -> Vec<Finding> {
     let mut expected: Vec<String> = Vec::new();
     let mut unexpected: Vec<String> = Vec::new();
+    let mut guessed: Vec<String> = Vec::new();
     let (mut normal_count, mut bad_count, mut all_failed) = (0_u64, 0_u64, 0_u64);
     let doubt = Doubt {
         spins: spin::spins(&table.trace),
@@ -185,12 +186,15 @@ fn errors(table: &Table<'_>) -> Vec<Finding> {
         }
         let named: u64 = row.errnos.values().fold(0, |sum: u64, n| sum.saturating_add(*n));
         if failed > named {
-            expected.extend(guess(table, row, failed - named));
+            guessed.extend(guess(table, row, failed - named));
         }
     }
     let mut out = Vec::new();
-    if !expected.is_empty() {
-        let all = if normal_count == all_failed && all_failed > 0 {
+    if !expected.is_empty() || !guessed.is_empty() {
+        let all = if expected.is_empty() {
+            "the source does not name these errors; usually they are normal traffic and not failures: "
+                .to_owned()
+        } else if normal_count == all_failed && all_failed > 0 {
             match all_failed {
                 1 => "the only error is an expected one and not a failure: ".to_owned(),
                 _ => format!(
@@ -206,7 +210,7 @@ fn errors(table: &Table<'_>) -> Vec<Finding> {
                 .finding("EXPECTED_ERRORS", Severity::Info)
                 .with("expected", normal_count)
                 .with("errors", all_failed)
-                .says(format!("{all}{}", expected.join("; "))),
+                .says(format!("{all}{}", [expected, guessed].concat().join("; "))),
         );
     }
     if !unexpected.is_empty() {
