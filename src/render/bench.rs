@@ -379,9 +379,23 @@ fn errors(row: &StrategyResult, all: bool, notes: &mut Notes) -> Cell {
     }
 }
 
+/// How many rows are what, where there are too many to be seen at a glance and not all are alike.
+fn statuses(rows: &[StrategyResult]) -> Option<String> {
+    const AT_A_GLANCE: usize = 30;
+    let all = [Status::Ok, Status::Unverified, Status::Failed, Status::Skipped];
+    let counts = all.map(|status| (status, rows.iter().filter(|row| row.status == status).count()));
+    let words: Vec<String> = counts
+        .iter()
+        .filter(|(_, n)| *n > 0)
+        .map(|(status, n)| format!("{n} {}", status.name()))
+        .collect();
+    (rows.len() > AT_A_GLANCE && words.len() > 1)
+        .then(|| format!("{} rows: {}.", rows.len(), words.join(", ")))
+}
+
 /// How to read the table, what was left out of it, and why a part of it is not there.
 fn remarks(rows: &[StrategyResult], calls: &Calls, notes: &mut Notes) -> Vec<String> {
-    let mut remarks = Vec::new();
+    let mut remarks: Vec<String> = statuses(rows).into_iter().collect();
     let timed: Vec<&Timed> = rows.iter().filter_map(|row| row.timed.known()).collect();
     let counted: Vec<&Counted> = rows.iter().filter_map(|row| row.counted.known()).collect();
     if let Some(rounds) = timed.iter().map(|timed| timed.rounds.len()).max() {
