@@ -71,7 +71,11 @@ fn program(row: &Row<'_>) -> Option<Finding> {
     // The few of a start are no habit.
     const LEAST: u64 = 20;
     let connects = total(row.loop_counts(&["connect"]).map(|call| {
-        let lookups = call.peers.iter().filter(|(peer, _)| is_lookup(peer));
+        // Questions to a name server have a finding of their own.
+        let lookups = call
+            .peers
+            .iter()
+            .filter(|(peer, _)| is_lookup(peer) || peer.ends_with(":53"));
         call.calls.saturating_sub(total(lookups.map(|(_, n)| *n)))
     }));
     let counted = row.counted()?;
@@ -178,6 +182,7 @@ mod tests {
         // A start, and a service of names.
         assert_eq!(codes(&program(19, "127.0.0.1:6379")), [] as [&str; 0]);
         assert_eq!(codes(&program(500, "unix:/var/run/nscd/socket")), [] as [&str; 0]);
+        assert!(!codes(&program(500, "127.0.0.53:53")).contains(&"CONNECTION_PER_OPERATION".to_owned()));
 
         let mut by_replies = program(500, "127.0.0.1:6379");
         set_counted(&mut by_replies.strategies[0], |counted| counted.ops = None);
