@@ -508,20 +508,21 @@ fn a_server_with_a_hundredth_of_a_cpu() {
         return;
     };
     group.take(redis.pid());
-    let run = timed([
-        "raw/pipeline/unix",
-        "-c",
-        "4",
-        "-P",
-        "100",
-        "--duration",
-        "1s",
-        "-t",
-        "incr",
-    ])
-    .arg("--prove");
-    let (_, record) = run.args(redis.flags()).record();
-    assert_eq!(row(&record, "raw/pipeline/unix").status, Status::Ok);
+    let run = || {
+        let load = ["-c", "4", "-P", "100", "--duration", "1s", "-t", "incr"];
+        let run = timed(["raw/pipeline/unix"]).args(load).arg("--prove");
+        let (_, record) = run.args(redis.flags()).record();
+        assert_eq!(row(&record, "raw/pipeline/unix").status, Status::Ok);
+        record
+    };
+    // On a machine that is busy enough the server does not get even its hundredth, and nothing throttles it.
+    let mut record = run();
+    for _ in 0..3 {
+        if record.findings.iter().any(|found| found.code == "CPU_THROTTLE") {
+            break;
+        }
+        record = run();
+    }
     let throttled = finding(&record, "CPU_THROTTLE");
     assert_eq!(throttled.evidence["whose"], "the server");
     let proof = proven(&record, "CPU_THROTTLE");
