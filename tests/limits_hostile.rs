@@ -351,6 +351,18 @@ fn a_damaged_recording_is_never_ok() {
     assert!(decided > 500, "{decided}");
 }
 
+/// A small plan on a recording, whose folder follows.
+const PREFLIGHT_OF: [&str; 8] = [
+    "preflight",
+    "-h",
+    "127.0.0.1",
+    "-c",
+    "3",
+    "--format",
+    "json",
+    "--state",
+];
+
 /// The program as a whole: it says what is wrong and ends, whatever the file and the damage.
 #[test]
 fn the_program_survives_a_damaged_recording() {
@@ -359,16 +371,7 @@ fn the_program_survives_a_damaged_recording() {
     let preflight = |folder: &Path| {
         Command::cargo_bin("systally")
             .unwrap()
-            .args([
-                "preflight",
-                "-h",
-                "127.0.0.1",
-                "-c",
-                "3",
-                "--format",
-                "json",
-                "--state",
-            ])
+            .args(PREFLIGHT_OF)
             .arg(folder)
             .output()
             .unwrap()
@@ -434,20 +437,7 @@ fn a_recording_that_may_not_be_read_is_unknown() {
     } else {
         Command::new(program)
     };
-    let output = command
-        .args([
-            "preflight",
-            "-h",
-            "127.0.0.1",
-            "-c",
-            "3",
-            "--format",
-            "json",
-            "--state",
-        ])
-        .arg(state.path())
-        .output()
-        .unwrap();
+    let output = command.args(PREFLIGHT_OF).arg(state.path()).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     let record: serde_json::Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {errors}"));

@@ -1,7 +1,7 @@
 //! CONNECTION_PER_OPERATION: a strategy that says it keeps its connection, and does not.
 
 use super::finding::{Doc, Finding, Rule, Severity};
-use super::row::{Mode, Row, is_lookup, known, round2};
+use super::row::{Mode, Row, is_lookup, is_resolver, known, round2};
 use crate::record::{Kind, Record};
 use crate::units::{Grouped, total};
 
@@ -71,11 +71,10 @@ fn program(row: &Row<'_>) -> Option<Finding> {
     // The few of a start are no habit.
     const LEAST: u64 = 20;
     let connects = total(row.loop_counts(&["connect"]).map(|call| {
-        // Questions to a name server have a finding of their own.
         let lookups = call
             .peers
             .iter()
-            .filter(|(peer, _)| is_lookup(peer) || peer.ends_with(":53"));
+            .filter(|(peer, _)| is_lookup(peer) || is_resolver(peer));
         call.calls.saturating_sub(total(lookups.map(|(_, n)| *n)))
     }));
     let counted = row.counted()?;

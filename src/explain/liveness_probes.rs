@@ -49,28 +49,17 @@ fn check(row: &Row<'_>) -> Option<Finding> {
     if probes < 0.4 && asked < 0.4 {
         return None;
     }
-    let peeked = peeks.unwrap_or(0.0) >= 0.4;
+    let (one, several) = if peeks.unwrap_or(0.0) >= 0.4 {
+        ("one peek", "peeks")
+    } else {
+        ("one receive that finds nothing", "receives that find nothing")
+    };
     let costs = if asked >= 0.4 {
         format!("{asked:.1} ECHO or PING per operation, each a round trip")
+    } else if probes < 1.5 {
+        format!("at least {one} per operation, each a system call and no round trip")
     } else {
-        let what = if peeked {
-            "peek"
-        } else {
-            "receive that finds nothing"
-        };
-        let looks = if probes < 1.5 {
-            format!("one {what}")
-        } else {
-            format!(
-                "{probes:.0} {}",
-                if peeked {
-                    "peeks"
-                } else {
-                    "receives that find nothing"
-                }
-            )
-        };
-        format!("at least {looks} per operation, each a system call and no round trip")
+        format!("at least {probes:.0} {several} per operation, each a system call and no round trip")
     };
     let severity = if asked >= 0.4 {
         Severity::Warning

@@ -1,7 +1,7 @@
 //! NAME_LOOKUPS and FILES_PER_CONNECTION in a counted pass: what happens before each connect.
 
 use super::finding::{Doc, Finding, Rule, Severity};
-use super::row::{Row, round2};
+use super::row::{Row, is_resolver, round2};
 use crate::record::{CallCounts, Kind, Record};
 use crate::units::{Grouped, total};
 
@@ -34,7 +34,7 @@ impl Rule for Lookups {
 fn to(row: &Row<'_>, calls: &[&str], resolver: bool) -> u64 {
     let of = |call: &CallCounts| {
         let peers = call.peers.iter();
-        let wanted = peers.filter(|(name, _)| name.ends_with(":53") == resolver);
+        let wanted = peers.filter(|(name, _)| is_resolver(name) == resolver);
         total(wanted.map(|(_, n)| *n))
     };
     total(row.loop_counts(calls).map(of))

@@ -62,6 +62,12 @@ pub(in crate::explain) fn is_lookup(peer: &str) -> bool {
     LOOKUP_SOCKETS.iter().any(|place| peer.starts_with(place))
 }
 
+/// Whether a peer is a name server. What is asked there is no work of the client's, and has a finding of its
+/// own.
+pub(in crate::explain) fn is_resolver(peer: &str) -> bool {
+    peer.ends_with(":53")
+}
+
 /// How a strategy uses connections, from its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {

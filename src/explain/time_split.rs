@@ -158,7 +158,7 @@ pub fn splits(record: &Record) -> Vec<(&StrategyResult, Split, Bound)> {
     }
     let (noops, rows): (Vec<_>, Vec<_>) = Row::run(record)
         .filter_map(|row| Some((row.result, Split::of(&row)?)))
-        .partition(|(row, _)| row.name.split('/').next() == Some("noop"));
+        .partition(|(row, _)| row.is_noop());
     let noop = noops.first().map(|(_, split)| split.wall);
     rows.into_iter()
         .map(|(row, split)| (row, split, split.bound(noop)))
@@ -196,7 +196,7 @@ fn bench(record: &Record) -> Option<Finding> {
             format!("{}: {}{more}", bound.words(), names.join(", "))
         })
         .collect();
-    let has_noop = Row::run(record).any(|row| row.name().split('/').next() == Some("noop"));
+    let has_noop = Row::run(record).any(|row| row.result.is_noop());
     let harness = if has_noop {
         ""
     } else {

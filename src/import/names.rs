@@ -60,9 +60,7 @@ impl Counts {
             None => self.errnos.push((kept.to_owned(), 1)),
         }
     }
-}
 
-impl Counts {
     /// Names the error of the last failed call, when its line did not.
     pub(super) fn name_last_error(&mut self, errno: &str) {
         let Some(at) = self.errnos.iter().position(|(name, _)| name == "errno ?") else {

@@ -92,15 +92,20 @@ mod tests {
     use super::*;
     use crate::proc::testing::Tree;
 
-    #[test]
-    fn a_group_above_binds() {
-        let tree = Tree::new()
+    /// Of a process in the group b of a, by version 2.
+    fn in_group_a_b() -> Tree {
+        Tree::new()
             .with("proc/self/cgroup", "0::/a/b\n")
             .with(
                 "proc/self/mountinfo",
                 "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
             )
             .with("sys/fs/cgroup/a/b/cgroup.controllers", "cpu memory pids\n")
+    }
+
+    #[test]
+    fn a_group_above_binds() {
+        let tree = in_group_a_b()
             .with("sys/fs/cgroup/a/b/pids.max", "max\n")
             .with("sys/fs/cgroup/a/b/pids.current", "2\n")
             .with("sys/fs/cgroup/a/pids.max", "20\n")
@@ -136,13 +141,7 @@ mod tests {
     /// Little room in a small group, and a large one nearly full.
     #[test]
     fn the_group_that_is_used_up_most_speaks() {
-        let tree = Tree::new()
-            .with("proc/self/cgroup", "0::/a/b\n")
-            .with(
-                "proc/self/mountinfo",
-                "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
-            )
-            .with("sys/fs/cgroup/a/b/cgroup.controllers", "cpu memory pids\n")
+        let tree = in_group_a_b()
             .with("sys/fs/cgroup/a/b/pids.max", "1000\n")
             .with("sys/fs/cgroup/a/b/pids.current", "90\n")
             .with("sys/fs/cgroup/a/pids.max", "100000\n")

@@ -274,6 +274,13 @@ pub struct StrategyResult {
     pub experiment: Experiment,
 }
 
+impl StrategyResult {
+    /// Whether it is the row of the worker that does nothing, by which others are judged and which is no client.
+    pub fn is_noop(&self) -> bool {
+        self.name.split('/').next() == Some("noop")
+    }
+}
+
 /// A client as it describes itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClientInfo {

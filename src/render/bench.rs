@@ -101,10 +101,9 @@ pub(super) fn tables(record: &Record, view: &View, notes: &mut Notes) -> (Vec<Ta
     remarks.extend(scenario::remarks(record));
     let mut tables: Vec<Table> = [table].into_iter().chain(scenario::tables(rows)).collect();
     if let Some((table, has_rest)) = time(record, notes) {
-        let is_noop = |row: &&StrategyResult| row.name.split('/').next() == Some("noop");
         let timed = rows
             .iter()
-            .filter(|row| row.timed.known().is_some() && !is_noop(row))
+            .filter(|row| row.timed.known().is_some() && !row.is_noop())
             .count();
         if timed > table.rows.len() {
             remarks.push(format!(

@@ -1,7 +1,7 @@
 //! NAME_LOOKUPS: names resolved, and resolver files read, for every connection.
 
 use super::super::finding::{Doc, Finding, Rule, Severity};
-use super::super::row::round2;
+use super::super::row::{is_resolver, round2};
 use super::{Trace, traces};
 use crate::record::Record;
 use crate::units::total;
@@ -31,7 +31,7 @@ impl Rule for Dns {
 
 fn lookups(trace: &Trace<'_>) -> Option<Finding> {
     let facts = trace.facts()?;
-    let resolvers = || facts.peers.iter().filter(|(name, _)| name.ends_with(":53"));
+    let resolvers = || facts.peers.iter().filter(|(name, _)| is_resolver(name));
     let queries = total(resolvers().map(|(_, peer)| peer.sends));
     let files = facts.files.resolver_opens;
     let connects = total(trace.peers().map(|(_, peer)| peer.connect_attempts()));

@@ -35,6 +35,7 @@ pub(super) use errors::{Doubt, normal_error};
 pub(super) use waits::famous;
 
 use super::finding::{Finding, Rule, Severity};
+use super::row::is_resolver;
 use crate::import::facts::{LogFacts, Peer};
 use crate::import::{ImportFormat, Imported, ImportedTable, Row};
 use crate::record::Record;
@@ -125,7 +126,7 @@ impl<'a> Trace<'a> {
         self.facts()
             .into_iter()
             .flat_map(|facts| &facts.peers)
-            .filter(|(name, _)| !name.ends_with(":53"))
+            .filter(|(name, _)| !is_resolver(name))
             .map(|(name, peer)| (name.as_str(), peer))
     }
 

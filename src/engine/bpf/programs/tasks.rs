@@ -53,28 +53,26 @@ pub(in super::super) fn end(plan: Plan<'_>) -> Result<Vec<Instruction>, AsmError
     asm.bind(unfinished);
     asm.mov(R1, 0);
     store_key(&mut asm, R1);
-    let [again] = labels(&mut asm);
-    asm.bind(again);
-    asm.map(R1, &plan.maps.unfinished);
-    address(&mut asm, R2, KEY);
-    asm.call(Helper::MapLookup);
-    asm.jump_if(R0, Cond::Equal, 0, new);
-    asm.mov(R1, 1);
-    asm.atomic_add(R0, 0, R1);
-    asm.jump(counted);
+    count_one_more(&mut asm, plan, new, counted);
     asm.bind(new);
     insert_one(&mut asm, &plan.maps.unfinished, UPDATE_NEW);
     asm.jump_if(R0, Cond::Equal, 0, counted);
     // Another CPU may have been first.
-    asm.map(R1, &plan.maps.unfinished);
-    address(&mut asm, R2, KEY);
-    asm.call(Helper::MapLookup);
-    asm.jump_if(R0, Cond::Equal, 0, full);
-    asm.mov(R1, 1);
-    asm.atomic_add(R0, 0, R1);
-    asm.jump(counted);
+    count_one_more(&mut asm, plan, full, counted);
     asm.bind(full);
     lose(&mut asm, plan.maps, Loss::Unfinished);
     asm.jump(counted);
     asm.finish()
+}
+
+/// Adds one to the unfinished calls of the key on the stack, when it is there already; jumps to one of the
+/// labels.
+fn count_one_more(asm: &mut Assembler, plan: Plan<'_>, missing: Label, counted: Label) {
+    asm.map(R1, &plan.maps.unfinished);
+    address(asm, R2, KEY);
+    asm.call(Helper::MapLookup);
+    asm.jump_if(R0, Cond::Equal, 0, missing);
+    asm.mov(R1, 1);
+    asm.atomic_add(R0, 0, R1);
+    asm.jump(counted);
 }
