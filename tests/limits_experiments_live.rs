@@ -350,14 +350,19 @@ fn a_user_with_few_processes() {
     proven(&record, "FORK_NPROC");
 }
 
+/// A run whose processes are all in the group.
+fn inside<const N: usize>(group: &Group, command: [&str; N]) -> Run {
+    let enter = format!("echo $$ > {} && exec \"$@\"", group.procs().display());
+    Run::wrapped(&["sh", "-c", &enter, "sh"], command)
+}
+
 #[test]
 fn a_group_with_few_processes() {
     let Some(group) = Group::make("pids", &[("pids.max", "30")]) else {
         return;
     };
-    let enter = format!("echo $$ > {} && exec \"$@\"", group.procs().display());
-    let run = Run::wrapped(
-        &["sh", "-c", &enter, "sh"],
+    let run = inside(
+        &group,
         [
             "bench",
             "redis-rs/persistent/unix",
@@ -406,9 +411,8 @@ fn forks_that_are_refused_cost_their_row_and_no_other() {
     let Some(group) = Group::make("pids", &[("pids.max", "40")]) else {
         return;
     };
-    let enter = format!("echo $$ > {} && exec \"$@\"", group.procs().display());
-    let run = Run::wrapped(
-        &["sh", "-c", &enter, "sh"],
+    let run = inside(
+        &group,
         [
             "bench",
             "redis-rs/persistent/unix",
@@ -459,11 +463,7 @@ runs = 1
 warmup = 0
 pause = "1ms"
 "#;
-    let enter = format!("echo $$ > {} && exec \"$@\"", group.procs().display());
-    let run = Run::wrapped(
-        &["sh", "-c", &enter, "sh"],
-        ["bench", "--engine", "none", "--scenario"],
-    );
+    let run = inside(&group, ["bench", "--engine", "none", "--scenario"]);
     let path = run.path("forks.toml");
     std::fs::write(&path, scenario).unwrap();
     let (ended, record) = run.arg(&path).record();
