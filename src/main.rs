@@ -8,6 +8,7 @@ use systally::cmd;
 
 fn main() -> ExitCode {
     cmd::heed_size_limits();
+    systally::sys::process::keep_children();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         // Help and version are answers, and an answer that could not be given is a failure.

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use common::guest;
 use counting::can_trace;
+use systally::engine::{Availability, EngineKind};
 
 fn systally(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_systally"));
@@ -593,15 +594,35 @@ fn an_ignored_signal_stays_ignored() {
         return;
     }
     let program = env!("CARGO_BIN_EXE_systally");
-    let ignored = |prefix: &str| {
-        let script = format!("trap '' HUP INT; {prefix} grep SigIgn /proc/self/status");
-        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    let ignored = |prefix: &[&str]| {
+        let output = Command::new("env")
+            .arg("--ignore-signal=HUP,INT,CHLD")
+            .args(prefix)
+            .args(["grep", "SigIgn", "/proc/self/status"])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{prefix:?} {}", text(&output.stderr));
         let mask = text(&output.stdout);
         let mask = u64::from_str_radix(mask.trim_start_matches("SigIgn:").trim(), 16).unwrap();
         // Without the two signals that the C library keeps to itself.
         mask & !(3 << 31)
     };
-    assert_eq!(ignored(&format!("{program} count --")), ignored(""));
+    let natively = ignored(&[]);
+    assert_ne!(natively & (1 << (libc::SIGCHLD - 1)), 0);
+    for engine in [
+        EngineKind::Ptrace,
+        EngineKind::PtraceCounts,
+        EngineKind::Bpf,
+        EngineKind::Strace,
+    ] {
+        match systally::engine::engine(engine).availability() {
+            Availability::Ready => {
+                let prefix = [program, "count", "--engine", engine.name(), "--"];
+                assert_eq!(ignored(&prefix), natively, "{engine}");
+            }
+            Availability::Unavailable { why, .. } => println!("SKIP: {engine}: {why}"),
+        }
+    }
 }
 
 #[test]

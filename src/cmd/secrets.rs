@@ -12,7 +12,7 @@ use std::process::Command;
 use anyhow::{Context, anyhow};
 
 use crate::cli::ServerArgs;
-use crate::sys::process::forget_variable;
+use crate::sys::process::{forget_variable, ignore_children_again};
 use crate::units::escape;
 
 const MASK: &str = "***";
@@ -62,7 +62,7 @@ pub fn hide(args: &mut ServerArgs) -> anyhow::Result<()> {
     if let (Some(uri), Some(_)) = (&args.uri, &uri_password) {
         command.env(URI, uri);
     }
-    Err(anyhow!(command.exec()).context("cannot restart to hide the password; set REDISCLI_AUTH instead"))
+    Err(restart(&mut command))
 }
 
 /// The same for the only URI that a command takes, in the option of this name. Other arguments are left
@@ -102,7 +102,13 @@ pub fn hide_uri(option: &str, uri: &mut Option<String>) -> anyhow::Result<()> {
         }
     }
     command.env(URI, &given);
-    Err(anyhow!(command.exec()).context("cannot restart to hide the password; set REDISCLI_AUTH instead"))
+    Err(restart(&mut command))
+}
+
+/// Replaces this process. Returns only when that failed.
+fn restart(command: &mut Command) -> anyhow::Error {
+    ignore_children_again();
+    anyhow!(command.exec()).context("cannot restart to hide the password; set REDISCLI_AUTH instead")
 }
 
 /// The password inside `scheme://user:password@host` or `scheme://host?password=…`, as it is written there.

@@ -198,6 +198,31 @@ pub enum Side {
     Peer,
 }
 
+/// Makes sure that children of this process can be waited for, and cheaply. Does its work once.
+///
+/// Whoever started systally may have said to ignore SIGCHLD, and then the kernel keeps no status of a child
+/// that ends (wait(2), notes). And without `SA_NOCLDSTOP` it sends the signal at each stop of a tracee too, which
+/// makes every counted call a little dearer. Returns whether SIGCHLD was ignored: programs that are started
+/// for the user are to find it so.
+pub fn keep_children() -> bool {
+    static WAS_IGNORED: OnceLock<bool> = OnceLock::new();
+    *WAS_IGNORED.get_or_init(|| {
+        let was_ignored = is_ignored(libc::SIGCHLD);
+        let action = SigAction::new(SigHandler::SigDfl, SaFlags::SA_NOCLDSTOP, SigSet::empty());
+        // SAFETY: SIG_DFL is no handler at all. It cannot fail for this signal.
+        let _ = unsafe { nix::sys::signal::sigaction(Signal::SIGCHLD, &action) };
+        was_ignored
+    })
+}
+
+/// Leaves SIGCHLD as this process found it, for a program that takes its place.
+pub fn ignore_children_again() {
+    if keep_children() {
+        // SAFETY: SIG_IGN is no handler.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+    }
+}
+
 /// The signal that wakes a tracer thread. Its default is to be ignored, so that a stray one harms nobody.
 const BELL: Signal = Signal::SIGURG;
 
@@ -226,9 +251,10 @@ impl Bell {
             // SAFETY: the handler does nothing, which is safe at any moment.
             unsafe { nix::sys::signal::sigaction(BELL, &action) }.map(drop)
         }))?;
+        keep_children();
         let mut others = SigSet::all();
         others.remove(BELL);
-        // The kernel sends SIGCHLD for each stop of a tracee. It is dropped at once where it is ignored and
+        // The kernel sends SIGCHLD for each tracee that ends. It is dropped at once where it is ignored and
         // not blocked; blocked here, it would wake another thread each time.
         others.remove(Signal::SIGCHLD);
         others.thread_set_mask()?;

@@ -14,6 +14,8 @@ use nix::errno::Errno;
 use nix::sys::signal::SigSet;
 use nix::unistd::Pid;
 
+use super::process::keep_children;
+
 /// What to execute.
 #[derive(Debug, Clone)]
 pub struct Image {
@@ -133,6 +135,7 @@ pub fn spawn(image: &Image, setup: &Setup<'_>) -> std::io::Result<Child> {
     let (ours, theirs) = UnixStream::pair()?;
     let argv = pointers(&image.argv);
     let envp = pointers(&image.envp);
+    let ignore_children = keep_children();
     let plan = Plan {
         parent: nix::unistd::getpid().as_raw(),
         line: theirs.as_raw_fd(),
@@ -150,6 +153,7 @@ pub fn spawn(image: &Image, setup: &Setup<'_>) -> std::io::Result<Child> {
             filter: setup.filter.as_ptr().cast_mut(),
         },
         mask: setup.mask,
+        ignore_children,
     };
     // SAFETY: the child runs only `Plan::run`, which makes nothing but async-signal-safe calls.
     let forked = unsafe { libc::fork() };
@@ -188,6 +192,8 @@ struct Plan {
     no_new_privs: bool,
     filter: libc::sock_fprog,
     mask: SigSet,
+    /// Whether the child is to find SIGCHLD ignored.
+    ignore_children: bool,
 }
 
 impl Plan {
@@ -256,6 +262,9 @@ impl Plan {
                     action.sa_sigaction = libc::SIG_DFL;
                     libc::sigaction(signal, &raw const action, ptr::null_mut());
                 }
+            }
+            if self.ignore_children {
+                libc::signal(libc::SIGCHLD, libc::SIG_IGN);
             }
             libc::sigprocmask(libc::SIG_SETMASK, self.mask.as_ref(), ptr::null_mut());
         }
