@@ -41,7 +41,7 @@ pub(crate) enum Event<'a> {
     Unknown,
 }
 
-/// What the line tells, after its [`prefix`].
+/// What the line tells, after its [`prefix()`].
 pub(crate) fn event(body: &[u8]) -> Event<'_> {
     match body.first() {
         Some(b'<') => resumed(body).unwrap_or(Event::Unknown),
