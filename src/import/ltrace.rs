@@ -4,7 +4,7 @@ use std::io::BufRead;
 use std::ops::ControlFlow;
 
 use super::model::{Imported, TimeKind};
-use super::strace_summary::{Flavour, TableParser, Took};
+use super::strace_summary::{Flavour, TableParser, table_line};
 use super::{Head, ImportError, ImportFormat, Importer, Sniff, lines, nothing_of, text};
 
 /// The importer.
@@ -24,15 +24,7 @@ impl Importer for LtraceC {
         let mut parser = TableParser::new(Flavour::Ltrace);
         lines::for_each::<()>(input, |line| {
             let clean = text::unwrap_line(line.text);
-            match parser.line(&clean, line.number) {
-                Took::Part => {}
-                Took::TooLarge => imported.notes.push(format!(
-                    "line {}: a number does not fit in 64 bits; the row is not counted",
-                    line.number
-                )),
-                Took::Not if text::is_noise(&clean) => {}
-                Took::Not => imported.unknown_lines.add(line.number, line.text),
-            }
+            table_line(&mut parser, &mut imported, &clean, &line);
             ControlFlow::Continue(())
         })?;
         imported.unknown_lines.count += parser.take_lost();

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::control::{ADD_SLOTS, CLUSTER_INFO, MEET, SET_EPOCH};
 use super::error::{ServerError, Trouble};
 use super::identity;
+use super::own::{ADD_SLOTS, CLUSTER_INFO, MEET, SET_EPOCH};
 use super::private::{PrivateOptions, START_LIMIT};
 use super::{Server, ServerChoice};
 use crate::run::interrupt::Interrupt;
@@ -64,11 +64,7 @@ fn address(server: &Server) -> Option<(String, String)> {
     }
 }
 
-fn told(
-    server: &mut Server,
-    command: super::control::Own,
-    args: &[&[u8]],
-) -> Result<redis::Value, ServerError> {
+fn told(server: &mut Server, command: super::own::Own, args: &[&[u8]]) -> Result<redis::Value, ServerError> {
     match server.control.ask(command, args) {
         Ok(value) => Ok(value),
         Err(trouble @ Trouble::Refusal(_)) => Err(super::unusable(server.control.endpoint(), trouble)),

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use redis::Value;
 
-use super::control::{CONFIG_GET, Control, INFO};
+use super::control::Control;
 use super::error::Trouble;
+use super::own::{CONFIG_GET, INFO};
 use super::stats::Info;
 use crate::record::{ServerInfo, ServerOrigin};
 use crate::strategy::contract::Endpoint;

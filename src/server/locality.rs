@@ -5,7 +5,7 @@
 
 use nix::sys::socket::{getsockopt, sockopt};
 
-use super::control::Link;
+use super::link::Link;
 use crate::proc::Root;
 
 /// The server's process id here, when that is certain.

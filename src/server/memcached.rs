@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::{Uid, User};
 
-use super::control::{Link, OwnWork, REPLY_LIMIT, trouble_of};
 use super::error::{OtherProtocol, ServerError, Trouble, Waiting};
 use super::health::Health;
+use super::link::{Link, REPLY_LIMIT, trouble_of};
 use super::locate::{Found, ServerProgram, locate};
+use super::own::OwnWork;
 use super::private::{self, PORT_TRIES, Private, PrivateOptions, START_LIMIT};
 use super::snapshot::{Counters, Snapshot, Source};
 use super::stats::CommandCounts;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::control::OwnWork;
+use super::own::OwnWork;
 use super::stats::{CommandCounts, Info};
 use crate::record::ServerView;
 use crate::units::{Measured, Nanos};

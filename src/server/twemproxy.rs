@@ -5,9 +5,9 @@ use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::control::Link;
 use super::error::ServerError;
 use super::health::Health;
+use super::link::Link;
 use super::locate::{ServerProgram, locate};
 use super::private::{self, Private, START_LIMIT};
 use super::{SUN_PATH_MAX, Server};

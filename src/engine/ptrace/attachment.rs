@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::attach::Attached;
 use super::availability::Rights;
-use super::tracing::{Control, Job, Tracing};
+use super::orders::Control;
+use super::tracing::{Job, Tracing};
 use super::workers::{End, LOOK_EVERY, Workers, broken};
 use super::{Pace, affinity};
 use crate::engine::{Attachment, EngineError, Finder, Outcome, Refusal, Request};

@@ -42,8 +42,10 @@ mod counts_only;
 mod descriptors;
 mod fast;
 mod filter;
+mod launch;
 mod lineage;
 mod memory;
+mod orders;
 mod peers;
 mod refusal;
 mod roles;
@@ -62,8 +64,9 @@ use nix::unistd::Pid;
 use self::affinity::Pin;
 use self::availability::Rights;
 pub use self::counts_only::PtraceCounts;
+use self::orders::Control;
 use self::session::PtraceSession;
-use self::tracing::{Control, Job};
+use self::tracing::Job;
 use super::window;
 use super::{
     Attachment, Availability, Capabilities, Engine, EngineError, EngineKind, Finder, Program, Request,

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::tracing::{Control, Found, Job, Started, Tracing};
+use super::launch::Started;
+use super::orders::Control;
+use super::tracing::{Found, Job, Tracing};
 use super::workers::{End, LOOK_EVERY, Workers, broken};
 use crate::engine::start::Target;
 use crate::engine::{CpuTimes, EngineError, Exit, Order, Outcome, Pipes, Session};

@@ -1,45 +1,31 @@
-//! One tracer thread: it launches its programs, handles every stop of their threads, and hands over what
-//! was counted when the last of them has ended.
+//! One tracer thread: it handles every stop of its programs' threads, and hands over what was counted when the
+//! last of them has ended.
 //!
 //! The hot path is [`Tracing::step`] with a system call stop: one wait, one `PTRACE_GET_SYSCALL_INFO`, one
 //! resume, and no allocation.
-
-use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::time::{Duration, Instant};
-
-use nix::sys::signal::{SigSet, Signal, kill};
-use nix::unistd::Pid;
 
 use super::affinity::{Change, Crowd, Pin};
 use super::attach::Search;
 use super::counts::Counts;
 use super::descriptors::Descriptors;
 use super::fast::FastMap;
+use super::orders::Control;
 use super::peers::Peers;
-use super::roles::{Role, Roles};
-use super::state::{InCall, ProgramState, Tracee};
-use super::{Observer, Pace, availability};
-use crate::engine::start::{self, ChildEnds};
-use crate::engine::{EngineError, EngineKind, Exit, Finder, Pipes, Program, Request};
+use super::roles::Roles;
+use super::state::{ProgramState, Tracee};
+use super::{Observer, Pace};
+use crate::engine::{EngineError, Exit, Finder, Program, Request};
 use crate::proc::Root;
-use crate::sys::process::{PidFd, Usage, send_signal, wait4};
-use crate::sys::ptrace::{Options, PtraceError, Stop, Stopped, Tracer, Until, Wait};
-use crate::sys::spawn::{Child, Setup, StartError, spawn};
-use crate::tally::{PhaseTallies, Syscall};
+use crate::sys::process::Usage;
+use crate::sys::ptrace::{PtraceError, Stop, Stopped, Tracer, Until, Wait};
+use crate::sys::spawn::StartError;
+use crate::tally::PhaseTallies;
 use crate::units::{Nanos, escape};
-
-/// What the session tells its tracer threads.
-#[derive(Debug, Default)]
-pub(super) struct Control {
-    /// Kill everything that is left.
-    pub(super) kill: AtomicBool,
-    /// Let everything run on untraced.
-    pub(super) let_go: AtomicBool,
-    /// Send this signal to everything that is left; 0 for none. Each thread does it once.
-    pub(super) signal: AtomicI32,
-}
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::unistd::Pid;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// What one tracer thread has to do.
 pub(super) struct Job {
@@ -67,20 +53,6 @@ pub(super) struct Job {
     pub(super) observer: Option<Arc<dyn Observer>>,
     /// Whether the tracer thread goes where its tracees run, because they cannot be kept where it is.
     pub(super) stay_near: bool,
-}
-
-/// A program that has been executed.
-pub(super) struct Started {
-    /// Its position in the session.
-    pub(super) index: usize,
-    /// Its process id.
-    pub(super) pid: Pid,
-    /// A descriptor of it.
-    pub(super) pidfd: Option<PidFd>,
-    /// Whether it leads a group of its own.
-    pub(super) own_group: bool,
-    /// systally's ends of its pipes.
-    pub(super) pipes: Option<Pipes>,
 }
 
 /// What one tracer thread found out.
@@ -120,10 +92,10 @@ pub(super) struct Tracing {
     pub(super) usage: Usage,
     /// For how many more waits to ask for it: the end of a root process is near.
     pub(super) ask_usage: u32,
-    failed: Option<(usize, Option<StartError>)>,
-    killing: bool,
+    pub(super) failed: Option<(usize, Option<StartError>)>,
+    pub(super) killing: bool,
     /// The signal that was sent to everything last.
-    signalled: i32,
+    pub(super) signalled: i32,
     /// Until when tracees are let go one by one; those that do not stop until then are let go by the end of
     /// this thread.
     pub(super) letting_go: Option<Instant>,
@@ -133,7 +105,7 @@ pub(super) struct Tracing {
 
 /// How long a new thread may wait to be told of. Its maker may have been killed meanwhile, and its own first stop
 /// may come after that end. To ask for its parent at every such stop would cost more than the fork.
-const MATERNITY: Duration = Duration::from_secs(1);
+pub(super) const MATERNITY: Duration = Duration::from_secs(1);
 
 /// Waits for which resource usage is asked for after a sign that a root process is about to end.
 pub(super) const NEAR_THE_END: u32 = 64;
@@ -166,132 +138,6 @@ impl Tracing {
         }
     }
 
-    /// Starts all programs of the job and brings each past its exec. After an error nothing of them runs
-    /// any more.
-    pub(super) fn launch(&mut self) -> Result<Vec<Started>, EngineError> {
-        let launched = self.launch_all();
-        if launched.is_err() {
-            self.kill_all();
-            // The first error is the one to report.
-            let _ = self.run_to_end();
-        }
-        launched
-    }
-
-    fn launch_all(&mut self) -> Result<Vec<Started>, EngineError> {
-        let programs = std::mem::take(&mut self.job.programs);
-        // Names that lead nowhere are found before anything runs.
-        let images = programs
-            .iter()
-            .map(|(_, program)| start::image(program))
-            .collect::<Result<Vec<_>, _>>()?;
-        if let Some(pin) = &self.job.pin {
-            // Only speed depends on it.
-            let _ = pin.hold(Pid::from_raw(0));
-        }
-        let mut started = Vec::with_capacity(programs.len());
-        for ((index, program), image) in programs.iter().zip(&images) {
-            let (ours, theirs) = start::pipes(program)?.unzip();
-            let setup = Setup {
-                stdio: theirs.as_ref().map(ChildEnds::stdio),
-                own_group: program.own_group,
-                die_with_thread: false,
-                mask: self.job.mask,
-                hold: true,
-                filter: &self.job.filter,
-                no_new_privs: self.job.no_new_privs,
-            };
-            let child = spawn(image, &setup).map_err(|e| start::no_process("start a process", &e))?;
-            let pid = child.pid();
-            let pidfd = PidFd::open(pid).ok();
-            self.attach(*index, child)?;
-            started.push(Started {
-                index: *index,
-                pid,
-                pidfd,
-                own_group: program.own_group,
-                pipes: ours,
-            });
-        }
-        while self.failed.is_none() && self.programs.iter().any(|program| program.starting.is_some()) {
-            if !self.step()? {
-                break;
-            }
-        }
-        match self.failed.take() {
-            None => Ok(started),
-            Some((index, error)) => {
-                let program = programs
-                    .iter()
-                    .find(|(i, _)| *i == index)
-                    .map(|(_, program)| program);
-                Err(match (program, error) {
-                    (Some(program), Some(error)) => start::start_error(program, error),
-                    _ => EngineError::Broken {
-                        engine: EngineKind::Ptrace,
-                        what: "a program was killed before it could be executed".to_owned(),
-                    },
-                })
-            }
-        }
-    }
-
-    /// Attaches to a held child and lets it execute its program.
-    fn attach(&mut self, index: usize, child: Child) -> Result<(), EngineError> {
-        let pid = child.pid();
-        let options = Options {
-            follow: true,
-            seccomp: !self.job.filter.is_empty(),
-            kill_with_tracer: true,
-        };
-        if let Err(errno) = self.tracer.seize(pid, options) {
-            let (why, fix) = availability::why_denied(errno, pid);
-            let _ = kill(pid, Signal::SIGKILL);
-            let _ = wait4(pid.as_raw(), libc::__WALL, None);
-            return Err(EngineError::Denied { why, fix });
-        }
-        if let Some(observer) = &self.job.observer
-            && let Err(error) = observer.held(index, pid)
-        {
-            let _ = kill(pid, Signal::SIGKILL);
-            let _ = wait4(pid.as_raw(), libc::__WALL, None);
-            return Err(error);
-        }
-        if let Some(pin) = &self.job.pin {
-            let _ = pin.hold(pid);
-        }
-        let mut program = ProgramState::new(index, child, self.job.request.window);
-        let mut tracee = Tracee {
-            tgid: pid,
-            program: self.programs.len(),
-            table: self.descriptors.fresh(),
-            call: None,
-            own_affinity: false,
-            polls: 0,
-            fresh: false,
-        };
-        if self.job.filter.is_empty() {
-            // Without a filter nothing stops before the exec event, which is inside the call.
-            let execve = Syscall::native(libc::SYS_execve);
-            tracee.call = Some(InCall {
-                slot: Some(self.counts.enter(program.window.phase(), execve)),
-                role: Role::Exec,
-                native: true,
-                args: [0; 6],
-                entered: Instant::now(),
-                system: Nanos(0),
-            });
-        }
-        if let Some(child) = &mut program.starting {
-            // A child that died meanwhile is reported by the next wait.
-            let _ = child.release();
-        }
-        self.programs.push(program);
-        self.tracees.insert(pid.as_raw(), tracee);
-        self.seen += 1;
-        Ok(())
-    }
-
     /// Handles stops until nothing is left.
     pub(super) fn run_to_end(&mut self) -> Result<(), EngineError> {
         while self.step()? {
@@ -303,7 +149,7 @@ impl Tracing {
     }
 
     /// Waits for one event and handles it. False when there is nothing left to wait for.
-    fn step(&mut self) -> Result<bool, EngineError> {
+    pub(super) fn step(&mut self) -> Result<bool, EngineError> {
         let usage = if self.job.request.cpu_time || self.ask_usage > 0 {
             self.ask_usage = self.ask_usage.saturating_sub(1);
             Some(&mut self.usage)
@@ -328,32 +174,6 @@ impl Tracing {
             self.look_at_crowd(now);
         }
         Ok(true)
-    }
-
-    fn look_at_orders(&mut self, now: Instant) -> Result<(), EngineError> {
-        let control = Arc::clone(&self.job.control);
-        let signal = control.signal.load(Ordering::Relaxed);
-        if signal != self.signalled {
-            self.signalled = signal;
-            self.signal_all(signal);
-        }
-        if control.kill.load(Ordering::Relaxed) && !self.killing {
-            self.note_survivors();
-            self.kill_all();
-        }
-        if self.letting_go.is_some() {
-            return Ok(());
-        }
-        if control.let_go.load(Ordering::Relaxed) {
-            return self.let_go(now);
-        }
-        if self.early.is_empty() {
-            self.early_since = None;
-        } else if self.early_since.is_some_and(|since| now > since + MATERNITY) {
-            self.early_since = None;
-            self.adopt_all_early()?;
-        }
-        self.look_for_late_ones(now)
     }
 
     pub(super) fn stopped(&mut self, stopped: Stopped, stop: Stop, now: Instant) -> Result<(), EngineError> {
@@ -408,52 +228,6 @@ impl Tracing {
             Until::Event
         };
         checked("resume", tid, stopped.resume(until, signal).map(drop))
-    }
-
-    /// Kills every process that is still there, now and as it appears.
-    pub(super) fn kill_all(&mut self) {
-        self.killing = true;
-        self.signal_all(libc::SIGKILL);
-    }
-
-    /// Sends a signal to every process that is still there.
-    fn signal_all(&mut self, signal: i32) {
-        // A process that is not reaped keeps its number, and only this thread reaps these.
-        let processes: BTreeSet<i32> = self.tracees.values().map(|tracee| tracee.tgid.as_raw()).collect();
-        for pid in processes.into_iter().chain(self.early.keys().copied()) {
-            send_signal(pid, signal);
-        }
-    }
-
-    /// Whether new processes are to be killed at once.
-    pub(super) fn is_killing(&self) -> bool {
-        self.killing
-    }
-
-    /// A root process ended before it executed its program.
-    pub(super) fn start_failed(&mut self, index: usize, error: Option<StartError>) {
-        self.failed.get_or_insert((index, error));
-    }
-
-    fn note_survivors(&mut self) {
-        let processes: BTreeSet<i32> = self.tracees.values().map(|tracee| tracee.tgid.as_raw()).collect();
-        let named: Vec<String> = processes
-            .iter()
-            .take(5)
-            .map(|pid| format!("{} (pid {pid})", self.name_of(Pid::from_raw(*pid))))
-            .collect();
-        let more = if processes.len() > named.len() {
-            " and others"
-        } else {
-            ""
-        };
-        if !named.is_empty() {
-            self.notes.insert(format!(
-                "{} of the counted processes were still running at the time limit and were killed: {}{more}",
-                processes.len(),
-                named.join(", "),
-            ));
-        }
     }
 
     /// The name of a process, for notes.

@@ -6,7 +6,8 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::tracing::{Control, Found, Job, Tracing};
+use super::orders::Control;
+use super::tracing::{Found, Job, Tracing};
 use crate::engine::start;
 use crate::engine::{EngineError, EngineKind};
 use crate::sys::process::Bell;

@@ -7,161 +7,25 @@ use super::super::model::{Imported, ImportedTable, ProcessCount, Row, TimeKind};
 use super::super::rows::Rows;
 use super::super::{number, text};
 use super::entry::Value;
-use super::key::{self, Part};
-use crate::units::{Grouped, Nanos};
+use super::key;
+use super::meaning::{Meaning, Shape, meaning};
+use super::printed::Printed;
+use crate::units::Nanos;
 
 /// Maps kept apart.
 const MOST_MAPS: usize = 64;
+
 /// Keys of all maps together.
 const MOST_KEYS: usize = 1 << 17;
+
 /// Bytes of one key; bpftrace's own strings are shorter.
 const LONGEST_KEY: usize = 512;
-/// Values that must not have fallen from print to print before a map is taken for a running total.
-const COMPARISONS: u64 = 3;
-
-/// One map, over all times it was printed.
-#[derive(Debug, Default)]
-struct Printed {
-    /// The keys of the print that is being read, and those of the one before.
-    now: Hash<Box<[u8]>, Value>,
-    before: Hash<Box<[u8]>, Value>,
-    /// All prints added up.
-    sum: Hash<Box<[u8]>, Value>,
-    /// Keys in the order of their first appearance.
-    order: Vec<Box<[u8]>>,
-    prints: u64,
-    compared: u64,
-    fell: bool,
-    scalar: Option<Value>,
-}
-
-impl Printed {
-    /// Ends a print.
-    fn end(&mut self) {
-        if self.now.is_empty() {
-            return;
-        }
-        self.prints += 1;
-        if self.prints > 1 {
-            for (key, value) in &self.before {
-                self.compared += 1;
-                self.fell |= self.now.get(key).is_none_or(|now| now.count() < value.count());
-            }
-        }
-        for (key, value) in &self.now {
-            self.sum
-                .entry(key.clone())
-                .and_modify(|sum| *sum = sum.plus(*value))
-                .or_insert(*value);
-        }
-        self.before = std::mem::take(&mut self.now);
-    }
-
-    /// Whether a script printed it again and again without clearing it.
-    fn is_running(&self) -> bool {
-        self.prints > 1 && !self.fell && self.compared >= COMPARISONS
-    }
-
-    fn value(&self, key: &[u8]) -> Option<Value> {
-        let from = if self.is_running() {
-            &self.before
-        } else {
-            &self.sum
-        };
-        from.get(key).copied()
-    }
-
-    fn entries(&self) -> impl Iterator<Item = (&[u8], Value)> {
-        self.order
-            .iter()
-            .filter_map(|key| Some((&**key, self.value(key)?)))
-    }
-}
-
-/// What the values of a map are, by its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Meaning {
-    /// How often, and the name says so.
-    Calls,
-    Errors,
-    Time(u64),
-    /// What a script keeps between entry and return, or no counts.
-    Other,
-    /// The name says nothing.
-    Unsaid,
-}
-
-fn meaning(map: &[u8]) -> Meaning {
-    let name = map.to_ascii_lowercase();
-    let has = |words: &[&str]| words.iter().any(|word| text::contains(&name, word));
-    let ends = |words: &[&str]| words.iter().any(|word| name.ends_with(word.as_bytes()));
-    let is = |words: &[&str]| words.iter().any(|word| name == word.as_bytes());
-    let begins = |words: &[&str]| words.iter().any(|word| name.starts_with(word.as_bytes()));
-    if has(&["err", "fail"]) {
-        Meaning::Errors
-    } else if has(&["byte", "size", "avg", "average", "min", "max"])
-        || begins(&["start", "begin", "entry", "enter"])
-        || is(&[
-            "s", "t", "ts", "t0", "av", "mx", "mn", "tid", "pid", "nr", "id", "args",
-        ])
-    {
-        Meaning::Other
-    } else if ends(&["_ns", "nsecs", "nanos"]) || is(&["ns"]) || has(&["time", "lat", "dur", "total_ns"]) {
-        Meaning::Time(1)
-    } else if ends(&["_us", "usecs", "micros"]) || is(&["us"]) {
-        Meaning::Time(1_000)
-    } else if ends(&["_ms", "msecs", "millis"]) || is(&["ms"]) {
-        Meaning::Time(1_000_000)
-    } else if is(&["", "c", "n", "num", "cnt"]) || has(&["count", "call", "hits", "freq"]) {
-        Meaning::Calls
-    } else {
-        Meaning::Unsaid
-    }
-}
-
-/// Which parts of a map's keys are what.
-#[derive(Debug, Clone, Copy, Default)]
-struct Shape {
-    call: Option<usize>,
-    by_number: bool,
-    result: Option<usize>,
-    process: Option<usize>,
-    command: Option<usize>,
-    probe: bool,
-    several: bool,
-}
-
-impl Shape {
-    fn of(map: &Printed) -> Shape {
-        let mut shape = Shape::default();
-        for index in 0..8 {
-            let Some(part) = key::kind(map.order.iter().map(|k| &**k), index) else {
-                break;
-            };
-            shape.several = index > 0;
-            match part {
-                Part::Call => (shape.call, shape.by_number) = (Some(index), false),
-                // Whoever calls stands before the call, as a rule.
-                Part::Number if shape.call.is_none() || shape.by_number => {
-                    (shape.call, shape.by_number) = (Some(index), true);
-                }
-                Part::Number => {}
-                Part::Process if shape.process.is_none() => shape.process = Some(index),
-                Part::Return => shape.result = Some(index),
-                Part::Text if shape.command.is_none() => shape.command = Some(index),
-                Part::Probe => shape.probe = true,
-                Part::Process | Part::Text => {}
-            }
-        }
-        shape
-    }
-}
 
 /// All maps of one output.
 #[derive(Debug, Default)]
 pub(super) struct Maps {
-    maps: BTreeMap<Vec<u8>, Printed>,
-    order: Vec<Vec<u8>>,
+    pub(super) maps: BTreeMap<Vec<u8>, Printed>,
+    pub(super) order: Vec<Vec<u8>>,
     last: Option<Vec<u8>>,
     keys: usize,
     /// Entries whose key is a call stack.
@@ -419,81 +283,6 @@ impl Maps {
                     }
                 }
             }
-        }
-    }
-
-    fn notes(&self, shapes: &BTreeMap<&[u8], Shape>, counting: &[&[u8]], imported: &mut Imported) {
-        let shown = |name: &[u8]| format!("@{}", text::shown(name, 40));
-        if counting.len() > 1 {
-            imported.notes.push(
-                "several maps count calls; each is a table of its own and they are not added up".to_owned(),
-            );
-        }
-        for name in &self.order {
-            let (Some(map), Some(shape)) = (self.maps.get(name), shapes.get(&**name)) else {
-                continue;
-            };
-            if let Some(value) = map.scalar {
-                imported.notes.push(format!(
-                    "{} is {} over all, not by call",
-                    shown(name),
-                    Grouped(value.count())
-                ));
-            }
-            if map.is_running() {
-                imported.notes.push(format!(
-                    "{} was printed {} times and only grows: the last values are taken, as running totals",
-                    shown(name),
-                    map.prints
-                ));
-            } else if map.prints > 1 && map.sum.len() < map.order.len().saturating_mul(2) && map.compared > 0
-            {
-                imported.notes.push(format!(
-                    "{} was printed {} times: these are intervals of one run and are added up",
-                    shown(name),
-                    map.prints
-                ));
-            }
-            if shape.probe && shape.call.is_none() {
-                imported.notes.push(format!(
-                    "the keys of {} are probes that are no system calls: {} entries make no row",
-                    shown(name),
-                    map.order.len()
-                ));
-            }
-        }
-        if self.stacks > 0 {
-            imported.notes.push(format!(
-                "{} keys are call stacks, which are no system calls: they make no row",
-                self.stacks
-            ));
-        }
-        let left_out: Vec<String> = self
-            .order
-            .iter()
-            .filter(|name| {
-                let unread = matches!(meaning(name), Meaning::Other | Meaning::Unsaid)
-                    && !counting.contains(&&***name);
-                unread
-                    && shapes
-                        .get(&***name)
-                        .is_some_and(|s| s.call.is_some() || s.process.is_some())
-            })
-            .filter(|_| !counting.is_empty())
-            .map(|name| shown(name))
-            .collect();
-        if !left_out.is_empty() {
-            imported.notes.push(format!(
-                "not counts of calls by their names, and left out: {}",
-                left_out.join(", ")
-            ));
-        }
-        if counting.is_empty() && !imported.by_process.is_empty() {
-            imported.notes.push(
-                "counts per command or process, not per system call: they cannot stand in a table of system calls \
-                 (a map by args->id or by probe counts these)"
-                    .to_owned(),
-            );
         }
     }
 }

@@ -7,6 +7,9 @@
 mod entry;
 mod key;
 mod maps;
+mod meaning;
+mod notes;
+mod printed;
 
 use std::io::BufRead;
 use std::ops::ControlFlow;

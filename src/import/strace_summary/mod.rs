@@ -3,6 +3,8 @@
 //! Columns are taken from the heading, never by position in a fixed layout: `-U` chooses and orders
 //! them, numbers grow out of their columns, and the errors cell of a row is blank when there were none.
 
+mod heading;
+mod row;
 mod table;
 
 use std::io::BufRead;
@@ -26,7 +28,7 @@ impl Importer for StraceSummary {
         let table = |line: &[u8]| {
             TableParser::is_heading(line, Flavour::Strace)
                 || TableParser::is_half_heading(line)
-                || table::is_fragment(line)
+                || row::is_fragment(line)
                 || line.starts_with(b"System call usage summary for ")
         };
         match head.any(table) {
@@ -52,15 +54,7 @@ impl Importer for StraceSummary {
                     imported.notes.push(complaint_note(message));
                 }
             } else {
-                match parser.line(&clean, line.number) {
-                    Took::Part => {}
-                    Took::TooLarge => imported.notes.push(format!(
-                        "line {}: a number does not fit in 64 bits; the row is not counted",
-                        line.number
-                    )),
-                    Took::Not if text::is_noise(&clean) => {}
-                    Took::Not => imported.unknown_lines.add(line.number, line.text),
-                }
+                table_line(&mut parser, &mut imported, &clean, &line);
                 if let Some(wall) = command_line(&clean) {
                     wall_hint = Some((wall, line.number));
                 }
@@ -86,6 +80,24 @@ impl Importer for StraceSummary {
         }
         summarise(&mut imported, parsed, wall_hint);
         Ok(imported)
+    }
+}
+
+/// Takes a line of an input that is tables only; `clean` is the line freed from what it was wrapped in.
+pub(super) fn table_line(
+    parser: &mut TableParser,
+    imported: &mut Imported,
+    clean: &[u8],
+    line: &lines::Line<'_>,
+) {
+    match parser.line(clean, line.number) {
+        Took::Part => {}
+        Took::TooLarge => imported.notes.push(format!(
+            "line {}: a number does not fit in 64 bits; the row is not counted",
+            line.number
+        )),
+        Took::Not if text::is_noise(clean) => {}
+        Took::Not => imported.unknown_lines.add(line.number, line.text),
     }
 }
 

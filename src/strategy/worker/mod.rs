@@ -6,34 +6,25 @@
 
 mod channel;
 mod check;
+mod end;
 mod error;
+mod listen;
 mod notes;
 mod wait;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use self::channel::{Channel, STEP, pump};
-use self::check::Line;
+use self::channel::Channel;
 pub use self::error::{Fault, Phase, Problem, WorkerError};
 use self::notes::Notes;
-use self::wait::Wait;
 use super::assignment::Assignment;
-use super::contract::{Done, Event, PROTOCOL, Spec};
-use crate::engine::{Engine, EngineError, EngineKind, Exit, Outcome, Request, Session};
+use super::contract::{Done, Event, Spec};
+use crate::engine::{Engine, EngineError, EngineKind, Request, Session};
 use crate::proc::Root;
-use crate::proc::process::{CpuTime, cpu_time};
+use crate::proc::process::{CpuTime, cpu_time, is_alive};
 use crate::run::interrupt::Interrupt;
-use crate::units::{Nanos, Ops, escape};
-
-/// How long a worker that has closed its standard output may take to end.
-const TO_END: Duration = Duration::from_secs(1);
-
-/// How long other workers are listened to after the first fault, to tell one from all.
-const AFTER_A_FAULT: Duration = Duration::from_millis(250);
-
-/// How long the engine gets to end everything after an error.
-const TO_ABORT: Duration = Duration::from_secs(5);
+use crate::units::{Nanos, Ops};
 
 /// The workers of one strategy, running under an engine.
 pub struct Workers {
@@ -185,294 +176,15 @@ impl Workers {
         times.collect()
     }
 
-    /// Says `exit`, waits until all have ended, `limit` at most, and hands over what the engine counted.
-    /// How a worker ended is a note of the outcome, not an error: its results are in by then.
-    ///
-    /// # Errors
-    /// When the engine failed.
-    pub fn finish(mut self, limit: Duration) -> Result<Outcome, WorkerError> {
-        let deadline = Instant::now() + limit;
-        for channel in &mut self.channels {
-            channel.send(b"exit\n");
-            channel.close_input();
-        }
-        self.drain(deadline);
-        let Some(session) = self.session.take() else {
-            return Err(WorkerError::Over);
-        };
-        // Whoever still writes now gets EPIPE instead of waiting for a reader.
-        self.channels.clear();
-        let mut outcome = session.finish(Some(deadline.saturating_duration_since(Instant::now())))?;
-        for (worker, exit) in outcome.exits.iter().enumerate() {
-            if *exit != Exit::Code(0) {
-                self.notes
-                    .add(worker, format!("after its last round it ended with {exit}"));
-            }
-        }
-        outcome.notes.extend(self.notes.sentences());
-        Ok(outcome)
-    }
-
-    /// Reads until every worker has closed its streams or has ended.
-    fn drain(&mut self, deadline: Instant) {
-        while Instant::now() < deadline {
-            if !self
-                .channels
-                .iter()
-                .any(|channel| channel.is_open() && !has_ended(channel.pid))
-            {
-                break;
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if pump(&mut self.channels, STEP.min(left)).is_err() {
-                break;
-            }
-            for channel in &mut self.channels {
-                channel.forget_output();
-            }
-        }
-    }
-
-    /// What was written since the last round is outside of every window.
-    fn between_rounds(&mut self) -> Result<(), WorkerError> {
-        if self.session.is_none() {
-            return Err(WorkerError::Over);
-        }
-        pump(&mut self.channels, Duration::ZERO).map_err(WorkerError::pipes)?;
-        let mut faults = Vec::new();
-        for worker in 0..self.channels.len() {
-            while let Some(line) = self.channels[worker].next_line() {
-                match check::line(&line) {
-                    Line::Text(text) => self.note_output(worker, &text),
-                    Line::Event(event) => faults.push((worker, out_of_order(&event))),
-                    Line::Garbage(why) => faults.push((worker, self.garbage(worker, &line, why))),
-                }
-            }
-        }
-        if faults.is_empty() {
-            return Ok(());
-        }
-        Err(self.abort(Phase::Idle, faults))
-    }
-
-    /// Waits for one event of each worker.
-    fn await_all(
-        &mut self,
-        phase: Phase,
-        limit: Duration,
-        interrupt: &Interrupt,
-    ) -> Result<Vec<Event>, WorkerError> {
-        if self.session.is_none() {
-            return Err(WorkerError::Over);
-        }
-        let deadline = Instant::now() + limit;
-        let mut wait = Wait::new(phase, self.channels.len());
-        loop {
-            for worker in 0..self.channels.len() {
-                if let Err(problem) = self.look_at(worker, &mut wait) {
-                    wait.faults.push((worker, problem));
-                    wait.silence(worker);
-                }
-            }
-            if wait.is_over() {
-                break;
-            }
-            if let Some(signal) = interrupt.signal() {
-                self.end();
-                return Err(WorkerError::Interrupted { signal });
-            }
-            let now = Instant::now();
-            if now >= deadline {
-                for worker in wait.waiting() {
-                    let unfinished = self.channels[worker].unfinished_line();
-                    let unfinished = unfinished.map(|line| self.shown(worker, line));
-                    wait.faults
-                        .push((worker, Problem::TimedOut { limit, unfinished }));
-                }
-                break;
-            }
-            pump(&mut self.channels, STEP.min(deadline - now)).map_err(WorkerError::pipes)?;
-        }
-        if wait.faults.is_empty() {
-            return Ok(wait.events.into_iter().flatten().collect());
-        }
-        Err(self.abort(phase, wait.faults))
-    }
-
-    /// Takes in what a worker has written.
-    fn look_at(&mut self, worker: usize, wait: &mut Wait) -> Result<(), Problem> {
-        if wait.is_silenced(worker) {
-            self.channels[worker].forget_output();
-            return Ok(());
-        }
-        if let Some(bytes) = self.channels[worker].flooded() {
-            return Err(Problem::TooMuch { bytes });
-        }
-        while let Some(line) = self.channels[worker].next_line() {
-            match check::line(&line) {
-                Line::Text(text) if wait.is_outside_of_the_window(worker) => self.note_output(worker, &text),
-                Line::Text(_) => {
-                    return Err(self.garbage(worker, &line, "text"));
-                }
-                Line::Garbage(why) => return Err(self.garbage(worker, &line, why)),
-                Line::Event(event) => self.take(worker, event, wait)?,
-            }
-        }
-        if wait.events[worker].is_none() && !self.channels[worker].output_is_open() {
-            let since = *wait.closed[worker].get_or_insert_with(Instant::now);
-            if has_ended(self.channels[worker].pid) {
-                return Err(Problem::Ended { exit: None });
-            }
-            if since.elapsed() >= TO_END {
-                return Err(Problem::ClosedOutput);
-            }
-        }
-        Ok(())
-    }
-
-    fn take(&self, worker: usize, event: Event, wait: &mut Wait) -> Result<(), Problem> {
-        let spec = &self.specs[worker];
-        match (&event, wait.phase) {
-            (Event::Fail { class, message }, _) => Err(Problem::Failed {
-                class: escape(&spec.redact(class), 40),
-                message: escape(&spec.redact(message), 400),
-            }),
-            (Event::Ready { protocol, .. }, Phase::StartUp) if *protocol != PROTOCOL => {
-                Err(Problem::WrongProtocol { said: *protocol })
-            }
-            (Event::Ready { .. }, Phase::StartUp) | (Event::Done(_), Phase::Round)
-                if wait.events[worker].is_none() =>
-            {
-                wait.events[worker] = Some(event);
-                Ok(())
-            }
-            (Event::Ready { .. } | Event::Done(_), _) => Err(out_of_order(&event)),
-        }
-    }
-
-    fn note_output(&mut self, worker: usize, text: &str) {
-        let text = self.shown(worker, text.as_bytes());
-        self.notes.add(
-            worker,
-            format!("outside of its rounds it wrote to standard output: {text}"),
-        );
-    }
-
-    fn garbage(&self, worker: usize, line: &[u8], why: &'static str) -> Problem {
-        Problem::Garbage {
-            line: self.shown(worker, line),
-            why,
-        }
-    }
-
-    /// What a worker wrote, safe to show.
-    fn shown(&self, worker: usize, line: &[u8]) -> String {
-        let text = String::from_utf8_lossy(line);
-        escape(&self.specs[worker].redact(&text), 200)
-    }
-
     fn broken(&self, what: &str) -> WorkerError {
         WorkerError::Engine(EngineError::Broken {
             engine: self.engine,
             what: what.to_owned(),
         })
     }
-
-    /// Ends all workers and turns what is wrong into an error that says how they ended and what they
-    /// said last.
-    fn abort(&mut self, phase: Phase, mut problems: Vec<(usize, Problem)>) -> WorkerError {
-        let until = Instant::now() + AFTER_A_FAULT;
-        let mut wait = Wait::new(phase, self.channels.len());
-        for (worker, _) in &problems {
-            wait.silence(*worker);
-        }
-        while problems.len() < self.channels.len() && Instant::now() < until {
-            if pump(&mut self.channels, STEP.min(AFTER_A_FAULT)).is_err() {
-                break;
-            }
-            for worker in 0..self.channels.len() {
-                if let Err(problem) = self.look_at(worker, &mut wait) {
-                    problems.push((worker, problem));
-                    wait.silence(worker);
-                }
-            }
-        }
-        let ended: Vec<bool> = self
-            .channels
-            .iter()
-            .map(|channel| has_ended(channel.pid))
-            .collect();
-        let exits = self.end();
-        problems.sort_by_key(|(worker, _)| *worker);
-        let faults = problems
-            .into_iter()
-            .map(|(worker, problem)| {
-                let channel = &self.channels[worker];
-                let problem = match problem {
-                    Problem::Ended { .. } => Problem::Ended {
-                        exit: exits.get(worker).copied().filter(|_| ended[worker]),
-                    },
-                    other => other,
-                };
-                Fault {
-                    worker,
-                    pid: channel.pid,
-                    phase,
-                    problem,
-                    stderr: self.specs[worker].redact(&channel.stderr_tail()),
-                }
-            })
-            .collect();
-        WorkerError::Workers {
-            faults,
-            workers: self.channels.len(),
-        }
-    }
-
-    /// Ends all workers, whatever they do, and says how each ended.
-    fn end(&mut self) -> Vec<Exit> {
-        let Some(session) = self.session.take() else {
-            return Vec::new();
-        };
-        for channel in &mut self.channels {
-            channel.close_input();
-        }
-        session.signal(nix::libc::SIGKILL);
-        // The last words of those that were killed.
-        let _ = pump(&mut self.channels, Duration::ZERO);
-        for channel in &mut self.channels {
-            channel.close();
-        }
-        session
-            .finish(Some(TO_ABORT))
-            .map(|outcome| outcome.exits)
-            .unwrap_or_default()
-    }
-}
-
-impl Drop for Workers {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
-
-fn out_of_order(event: &Event) -> Problem {
-    Problem::OutOfOrder {
-        said: match event {
-            Event::Ready { .. } => "ready",
-            Event::Done(_) => "done",
-            Event::Fail { .. } => "fail",
-        },
-    }
 }
 
 /// Whether a process is over: reaped, or a zombie that waits to be.
 fn has_ended(pid: i32) -> bool {
-    match Root::live().read(&format!("proc/{pid}/stat")) {
-        // The name before the state is in brackets and may hold anything.
-        Ok(stat) => stat
-            .rsplit_once(')')
-            .is_some_and(|(_, rest)| rest.trim_start().starts_with(['Z', 'X'])),
-        Err(_) => true,
-    }
+    !is_alive(&Root::live(), pid).unwrap_or(false)
 }
