@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use common::guest;
 use counting::{LIMIT, by_name, can_trace, count, count_with, everything, launch, of, only, program};
-use systally::engine::{EngineError, Exit, Outcome, Program, Request, Selection, Stdio};
+use systally::engine::{
+    Availability, EngineError, EngineKind, Exit, Outcome, Program, Request, Selection, Stdio, engine,
+};
 use systally::tally::{CallTally, Errno, Syscall};
 
 /// Counts one part of a guest, which must end well; `None` where that cannot be tried.
@@ -96,6 +98,42 @@ fn a_first_thread_that_ends_before_the_others() {
         ),
         (1, 1)
     );
+}
+
+#[test]
+fn signals_that_a_program_ignores_cut_no_call_short() {
+    let Some(guest) = guest("strange") else { return };
+    let calls = ["epoll_wait", "recvfrom"].map(|name| Syscall::all_by_name(name)[0]);
+    for kind in [
+        EngineKind::Ptrace,
+        EngineKind::PtraceCounts,
+        EngineKind::Bpf,
+        EngineKind::Perf,
+    ] {
+        let request = Request {
+            selection: match kind {
+                EngineKind::Perf => Selection::Only(calls.to_vec()),
+                _ => Selection::All,
+            },
+            ..everything()
+        };
+        let engine = engine(kind);
+        if let Availability::Unavailable { why, .. } = engine.availability() {
+            println!("SKIP: {kind}: {why}");
+            continue;
+        }
+        let program = program(&[guest.to_str().unwrap(), "ignored"]);
+        let session = engine.launch(vec![program], &request).unwrap();
+        let outcome = session.finish(Some(LIMIT)).unwrap();
+        // The guest has looked at what its calls returned.
+        assert_eq!(outcome.exits, [Exit::Code(0)], "{kind}");
+        let [wait, receive] = ["epoll_wait", "recvfrom"].map(|name| of(&outcome, name));
+        assert_eq!((wait.calls, receive.calls), (10, 5), "{kind}");
+        if engine.learns(&request).errors {
+            // Five met a handler; the receives ran into their time-out.
+            assert_eq!((wait.failed(), receive.failed()), (5, 5), "{kind}");
+        }
+    }
 }
 
 #[test]

@@ -13,9 +13,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -326,6 +329,56 @@ static int clone3_part(void) {
     return 0;
 }
 
+static volatile sig_atomic_t handled;
+
+static void handle(int signal) {
+    (void)signal;
+    handled++;
+}
+
+// Ends, perhaps after another signal, while the parent waits. Both are sent before the parent can run.
+static pid_t send_soon(int first, int second) {
+    pid_t parent = getpid(), child = fork();
+    if (child == 0) {
+        usleep(20000);
+        if (first)
+            kill(parent, first);
+        if (second)
+            kill(parent, second);
+        _exit(0);
+    }
+    return child;
+}
+
+// Signals that are ignored, by default or by choice, cut nothing short; one with a handler does, also
+// right behind an ignored one.
+static int ignored_part(void) {
+    struct epoll_event event;
+    int poll = epoll_create1(0), ends[2];
+    struct timeval patience = {.tv_usec = 100000};
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    CHECK(setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0);
+    signal(SIGUSR1, SIG_IGN);
+    struct sigaction action = {.sa_handler = handle};
+    sigaction(SIGUSR2, &action, NULL);
+    for (int i = 0; i < 5; i++) {
+        pid_t child = send_soon(i & 1 ? SIGUSR1 : 0, i & 2 ? SIGURG : 0);
+        CHECK(epoll_wait(poll, &event, 1, 100) == 0);
+        CHECK(waitpid(child, NULL, 0) == child);
+        child = send_soon(i & 1 ? SIGUSR1 : 0, i & 2 ? SIGWINCH : 0);
+        char byte;
+        CHECK(recv(ends[0], &byte, 1, 0) == -1 && errno == EAGAIN);
+        CHECK(waitpid(child, NULL, 0) == child);
+    }
+    for (int i = 0; i < 5; i++) {
+        pid_t child = send_soon(i & 1 ? SIGUSR1 : 0, SIGUSR2);
+        CHECK(epoll_wait(poll, &event, 1, 10000) == -1 && errno == EINTR);
+        CHECK(handled == i + 1);
+        CHECK(waitpid(child, NULL, 0) == child);
+    }
+    return 0;
+}
+
 int main(int argc, char **argv) {
     own_path = argv[0];
     if (argc == 3 && strcmp(argv[1], "calls") == 0) {
@@ -338,6 +391,7 @@ int main(int argc, char **argv) {
         {"ptrace", ptrace_part},     {"affinity", affinity_part},         {"daemon", daemon_part},
         {"linger", linger_part},     {"leader-exits", leader_exits_part}, {"clone3", clone3_part},
         {"wait", wait_part},         {"asks-for-tracer", asks_for_tracer_part},
+        {"ignored", ignored_part},
     };
     for (size_t i = 0; argc == 2 && i < sizeof parts / sizeof *parts; i++)
         if (strcmp(argv[1], parts[i].name) == 0)

@@ -1,5 +1,6 @@
 //! The counters of all programs of a session, read whenever a program's phase changes.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use nix::errno::Errno as SysErrno;
@@ -110,6 +111,8 @@ struct Lane {
     last: Vec<Counts>,
     phase: Phase,
     tallies: PhaseTallies,
+    /// Returns with EINTR of calls that began anew, which untraced would not have returned.
+    repeated: BTreeMap<(Phase, Syscall), i64>,
 }
 
 impl Lane {
@@ -131,6 +134,21 @@ impl Lane {
         }
         self.phase = next;
         Ok(())
+    }
+
+    /// Takes off what only tracing has made return. Nothing else is read afterwards.
+    fn leave_out_repeated(&mut self) {
+        for ((phase, call), times) in std::mem::take(&mut self.repeated) {
+            let Ok(times) = u64::try_from(times) else { continue };
+            let Some(tally) = self.tallies.phase(phase).calls.get_mut(&call) else {
+                continue;
+            };
+            tally.calls = tally.calls.saturating_sub(times);
+            if let Some(other) = tally.errors.get_mut(&Errno::OTHER) {
+                *other = other.saturating_sub(times);
+            }
+            tally.errors.retain(|_, n| *n > 0);
+        }
     }
 }
 
@@ -174,6 +192,7 @@ impl Board {
         let mut result = Ok(());
         for lane in &mut lanes {
             result = result.and(lane.change(Phase::Shutdown));
+            lane.leave_out_repeated();
             all.merge(&lane.tallies);
         }
         // The kernel waits some 40 ms for each tracepoint that nobody uses any more, and nobody has to
@@ -207,6 +226,7 @@ impl Observer for Board {
             counters,
             phase: self.first,
             tallies: PhaseTallies::default(),
+            repeated: BTreeMap::new(),
         };
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = lanes.get_mut(program) {
@@ -227,6 +247,13 @@ impl Observer for Board {
             if plan.failed {
                 *tally.errors.entry(Errno::OTHER).or_default() += 1;
             }
+        }
+    }
+
+    fn repeated(&self, program: usize, call: Syscall, times: i64) {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lane) = lanes.get_mut(program).and_then(Option::as_mut) {
+            *lane.repeated.entry((lane.phase, call)).or_default() += times;
         }
     }
 

@@ -15,6 +15,7 @@ use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
 
+use super::ignored::INTERRUPTIBLE;
 use super::refusal;
 use super::state::{ProgramState, Tracee};
 use super::tracing::{Tracing, checked};
@@ -23,34 +24,6 @@ use crate::engine::{EngineError, Refusal};
 use crate::proc::Root;
 use crate::sys::ptrace::{Options, PtraceError, Stop, Stopped, SyscallStop};
 use crate::tally::Errno as CallErrno;
-
-/// Calls that return EINTR after a stop where no handler ran, or with a time-out set on their socket, and
-/// that may be made again without harm (signal(7)).
-const INTERRUPTIBLE: &[libc::c_long] = &[
-    libc::SYS_accept,
-    libc::SYS_accept4,
-    libc::SYS_connect,
-    libc::SYS_epoll_pwait,
-    libc::SYS_epoll_pwait2,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_epoll_wait,
-    libc::SYS_io_getevents,
-    libc::SYS_msgrcv,
-    libc::SYS_msgsnd,
-    libc::SYS_read,
-    libc::SYS_readv,
-    libc::SYS_recvfrom,
-    libc::SYS_recvmmsg,
-    libc::SYS_recvmsg,
-    libc::SYS_rt_sigtimedwait,
-    libc::SYS_semop,
-    libc::SYS_semtimedop,
-    libc::SYS_sendmmsg,
-    libc::SYS_sendmsg,
-    libc::SYS_sendto,
-    libc::SYS_write,
-    libc::SYS_writev,
-];
 
 /// How long tracees may take to stop so that they can be let go. One that waits in the kernel without
 /// being interruptible (a vfork, a broken disk) is let go by the end of its tracer thread.
@@ -256,6 +229,8 @@ impl Tracing {
                 program,
                 table,
                 call: None,
+                cut: None,
+                again: None,
                 own_affinity: false,
                 polls: 0,
                 fresh: true,

@@ -51,7 +51,9 @@ impl Tracing {
                 self.enter(stopped, &entry, now)
             }
             Ok(SyscallStop::Exit { result, failed }) => {
-                self.leave(&stopped, result, failed, now);
+                if !self.holds(&stopped, result, failed, now) {
+                    self.leave(&stopped, result, failed, now);
+                }
                 self.resume(stopped, 0)
             }
             Ok(SyscallStop::None) => self.resume(stopped, 0),
@@ -117,6 +119,18 @@ impl Tracing {
         let Some(tracee) = self.tracees.get_mut(&tid.as_raw()) else {
             return Ok(());
         };
+        if let Some(again) = tracee.again.take() {
+            if native && again.number == entry.number as libc::c_long {
+                tracee.call = again.cut.map(|cut| cut.call);
+                return self.resume(stopped, 0);
+            }
+            if let Some(cut) = again.cut {
+                self.failed(cut);
+            }
+        }
+        let Some(tracee) = self.tracees.get_mut(&tid.as_raw()) else {
+            return Ok(());
+        };
         let program = &mut self.programs[tracee.program];
 
         let entries_only = self.job.pace == Pace::Counts;
@@ -165,6 +179,7 @@ impl Tracing {
         } else {
             tracee.call = Some(InCall {
                 slot,
+                number: entry.number as libc::c_long,
                 role: treatment.role,
                 native,
                 args,

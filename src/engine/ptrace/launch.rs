@@ -132,6 +132,8 @@ impl Tracing {
             program: self.programs.len(),
             table: self.descriptors.fresh(),
             call: None,
+            cut: None,
+            again: None,
             own_affinity: false,
             polls: 0,
             fresh: false,
@@ -140,6 +142,7 @@ impl Tracing {
             // Without a filter nothing stops before the exec event, which is inside the call.
             let execve = Syscall::native(libc::SYS_execve);
             tracee.call = Some(InCall {
+                number: libc::SYS_execve,
                 slot: Some(self.counts.enter(program.window.phase(), execve)),
                 role: Role::Exec,
                 native: true,

@@ -103,6 +103,8 @@ impl Tracing {
                 program,
                 table,
                 call: None,
+                cut: None,
+                again: None,
                 own_affinity,
                 polls: 0,
                 fresh: false,
@@ -210,7 +212,11 @@ impl Tracing {
         let Some(tracee) = self.tracees.remove(&tid.as_raw()) else {
             return;
         };
-        if let Some(slot) = tracee.call.and_then(|call| call.slot) {
+        if let Some(cut) = tracee.cut {
+            self.failed(cut);
+        }
+        let again = tracee.again.and_then(|again| again.cut).map(|cut| cut.call);
+        if let Some(slot) = tracee.call.or(again).and_then(|call| call.slot) {
             self.counts.slot(slot).never_returned();
         }
         self.descriptors.release(tracee.table);

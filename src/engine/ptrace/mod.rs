@@ -42,6 +42,7 @@ mod counts_only;
 mod descriptors;
 mod fast;
 mod filter;
+mod ignored;
 mod launch;
 mod lineage;
 mod memory;
@@ -130,6 +131,9 @@ pub(super) trait Observer: Send + Sync {
     /// A call was made to fail with ENOSYS, which its program's own filter had asked for: nobody sees it
     /// return by its number.
     fn refused(&self, program: usize, call: Syscall);
+    /// Calls that returned EINTR only because the program is traced begin anew: so many returns of this call are
+    /// not the program's (fewer than none: they are after all).
+    fn repeated(&self, program: usize, call: Syscall, times: i64);
 }
 
 /// Starts programs under ptrace as [`Ptrace`] does, for an engine that counts by other means.

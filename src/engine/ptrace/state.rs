@@ -24,6 +24,10 @@ pub(super) struct Tracee {
     pub(super) table: TableId,
     /// The call it is in.
     pub(super) call: Option<InCall>,
+    /// A call that has returned EINTR, held until it is known why (`ignored`).
+    pub(super) cut: Option<Cut>,
+    /// A call that is about to be made again.
+    pub(super) again: Option<Again>,
     /// Whether it has set its affinity itself, which is then left alone and shown as it is.
     pub(super) own_affinity: bool,
     /// Waits in a row that were given no time and reported nothing.
@@ -39,11 +43,31 @@ impl Tracee {
     }
 }
 
+/// A return with EINTR whose reason is not known yet.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cut {
+    /// The call.
+    pub(super) call: InCall,
+    /// When it returned.
+    pub(super) at: Instant,
+}
+
+/// A call that the kernel makes again after a signal that the program ignores.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Again {
+    /// Its native number.
+    pub(super) number: libc::c_long,
+    /// How it was cut short, where its return was seen.
+    pub(super) cut: Option<Cut>,
+}
+
 /// A call that was entered and has not returned.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InCall {
     /// Where it is counted; `None` when it is only looked at.
     pub(super) slot: Option<SlotRef>,
+    /// Its number in its own ABI.
+    pub(super) number: libc::c_long,
     /// What it means.
     pub(super) role: Role,
     /// Whether it was made by the native ABI, whose structures in memory are known.

@@ -192,6 +192,13 @@ impl Tracing {
             }
             return Ok(());
         }
+        let held = self
+            .tracees
+            .get(&tid.as_raw())
+            .is_some_and(|tracee| tracee.cut.is_some());
+        if held || matches!(stop, Stop::Signal(_)) {
+            self.settle(&stopped, stop);
+        }
         match stop {
             Stop::Syscall | Stop::Seccomp => self.at_syscall(stopped, now),
             Stop::Fork(kind) => self.at_fork(stopped, kind),

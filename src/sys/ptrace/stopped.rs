@@ -69,6 +69,9 @@ struct RawInfo {
     words: [u64; 8],
 }
 
+/// Restart unless a handler ran (include/linux/errno.h).
+const ERESTARTNOHAND: i64 = 514;
+
 impl Stopped {
     /// The tracee that a wait of this thread found stopped.
     pub(super) fn found(tid: Pid) -> Stopped {
@@ -125,15 +128,34 @@ impl Stopped {
     /// # Errors
     /// [`PtraceError::Gone`] when it was killed meanwhile.
     pub fn make_again(&self, calls: &[libc::c_long]) -> Result<bool, PtraceError> {
-        const ERESTARTNOHAND: i64 = 514;
-        let Some((number, result)) = self.returning()? else {
-            return Ok(false);
-        };
-        if result != -i64::from(libc::EINTR) || !calls.contains(&number) {
+        if self.cut_short(calls)?.is_none() {
             return Ok(false);
         }
         self.set_result(-ERESTARTNOHAND)?;
         Ok(true)
+    }
+
+    /// Which of `calls` (native numbers) it is returning from with EINTR.
+    ///
+    /// # Errors
+    /// [`PtraceError::Gone`] when it was killed meanwhile.
+    pub fn cut_short(&self, calls: &[libc::c_long]) -> Result<Option<libc::c_long>, PtraceError> {
+        let found = self.returning()?;
+        let cut = found.filter(|(_, result)| *result == -i64::from(libc::EINTR));
+        Ok(cut
+            .map(|(number, _)| number)
+            .filter(|number| calls.contains(number)))
+    }
+
+    /// The native call that [`Stopped::make_again`] was said for and that has not begun anew yet.
+    ///
+    /// # Errors
+    /// [`PtraceError::Gone`] when it was killed meanwhile.
+    pub fn begins_anew(&self) -> Result<Option<libc::c_long>, PtraceError> {
+        let found = self.returning()?;
+        Ok(found
+            .filter(|(_, result)| *result == -ERESTARTNOHAND)
+            .map(|(number, _)| number))
     }
 
     /// The native call it is returning from and the result, `None` when it is in none.
