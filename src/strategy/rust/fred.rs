@@ -28,7 +28,11 @@ fn modes() -> Vec<Mode> {
     };
     vec![
         mode("persistent", false, "one connection, one operation at a time"),
-        mode("pipeline", true, "one connection, operations in pipelines: all of a batch under way together"),
+        mode(
+            "pipeline",
+            true,
+            "one connection, operations in pipelines: all of a batch under way together",
+        ),
     ]
 }
 
