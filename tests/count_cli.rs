@@ -601,7 +601,12 @@ fn an_ignored_signal_stays_ignored() {
             .args(["grep", "SigIgn", "/proc/self/status"])
             .output()
             .unwrap();
-        assert_eq!(output.status.code(), Some(0), "{prefix:?} {}", text(&output.stderr));
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{prefix:?} {}",
+            text(&output.stderr)
+        );
         let mask = text(&output.stdout);
         let mask = u64::from_str_radix(mask.trim_start_matches("SigIgn:").trim(), 16).unwrap();
         // Without the two signals that the C library keeps to itself.
