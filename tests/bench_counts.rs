@@ -236,7 +236,7 @@ fn strace_counts_the_same() {
             return;
         }
         for (transport, name) in transports.iter().zip(&names) {
-            row_is(&theirs, &format!("sh/persistent/{transport}"), Status::Ok);
+            row_is(&theirs, &format!("strace/persistent/{transport}"), Status::Ok);
             let log = logs.with_extension(transport);
             assert_eq!(loop_calls(&ours, name), in_window(&log), "{name}");
         }

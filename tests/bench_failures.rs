@@ -634,7 +634,7 @@ fn a_client_without_descriptors() {
     for transport in ["tcp", "unix"] {
         let files = failed_by(
             &record,
-            &format!("python3/persistent/{transport}"),
+            &format!("poor.py/persistent/{transport}"),
             "CLIENT_NOFILE",
         );
         assert!(
@@ -755,7 +755,7 @@ fn a_failure_in_the_counted_pass_alone() {
     ended.code(1);
     let record = ended.saved(&path);
     for transport in ["tcp", "unix"] {
-        let name = format!("sh/persistent/{transport}");
+        let name = format!("systally/persistent/{transport}");
         failed_by(&record, &name, "WORKER_DIED");
         assert_eq!(rounds(&record, &name), 2);
         let why = row(&record, &name).counted.reason().unwrap().to_owned();

@@ -183,7 +183,9 @@ fn fails_within(limit: &str, text: &str, kind: FailureKind, code: &str, words: &
     let (ended, record) = script(text, &["--timeout", limit]);
     ended.code(1);
     for transport in ["tcp", "unix"] {
-        let row = row_is(&record, &format!("sh/persistent/{transport}"), Status::Failed);
+        // The only command of a line names the row (`yes`), else the shell does.
+        let name = text.strip_prefix("yes ").map_or("sh", |_| "yes");
+        let row = row_is(&record, &format!("{name}/persistent/{transport}"), Status::Failed);
         let failure = row.failure.as_ref().unwrap();
         assert_eq!(failure.kind, kind, "{text}: {failure:?}");
         assert!(
@@ -448,7 +450,7 @@ fn the_worker_of_the_manual_works_as_it_stands() {
         let record = ended.saved(&path);
         assert_eq!(record.strategies.len(), 3);
         for transport in ["tcp", "unix"] {
-            let row = row_is(&record, &format!("plain/persistent/{transport}"), Status::Ok);
+            let row = row_is(&record, &format!("plain.py/persistent/{transport}"), Status::Ok);
             assert!(row.client.environment.contains_key("python"), "{:?}", row.client);
             let latency = row.timed.known().unwrap().latency.known();
             assert!(latency.is_some());

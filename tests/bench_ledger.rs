@@ -112,7 +112,9 @@ fn a_pipeline_that_is_never_sent_claims_what_no_server_saw() {
         assert_eq!(view(row).served(&["get", "set"]), 0);
         let reason = row.reason.as_deref().unwrap();
         assert!(
-            reason.contains("claims 80 000 operations, the server served 0"),
+            reason.contains(
+                "claims 80 000 operations in all (warm-up, timed rounds and counting), the server served 0"
+            ),
             "{reason}"
         );
         let said = record
@@ -128,7 +130,7 @@ fn a_pipeline_that_is_never_sent_claims_what_no_server_saw() {
         assert_eq!(evidence(said, "served_ops"), 0.0);
         assert_eq!(evidence(said, "claimed_ops_per_s"), claims.round());
         for words in [
-            "; the server saw none, ",
+            "; of the 40 000 operations that it claims in 2 timed rounds the server saw none within them, ",
             "sends anything",
             "never executed (in PHP, exec() is missing)",
         ] {
@@ -174,6 +176,14 @@ fn late_commands_are_told_and_poison_no_other_row() {
             .find(|f| f.strategy.as_deref() == Some(name))
             .unwrap();
         assert_eq!(said.code, "CLAIMED_NOT_SERVED", "{said:?}");
+        // What came late is told of the same operations: those of the timed rounds, not of the warm-up and the count.
+        let missing = evidence(said, "claimed_ops") - evidence(said, "served_ops");
+        assert_eq!(evidence(said, "claimed_ops"), 2.0 * 4000.0);
+        assert!(
+            row.experiment.served_late as f64 <= missing,
+            "{} of {missing}",
+            row.experiment.served_late
+        );
     }
     for name in others {
         let row = row_is(&record, name, Status::Ok);

@@ -8,7 +8,7 @@
 
 use std::path::{Path, PathBuf};
 
-use systally::record::{Record, wire};
+use systally::record::{Record, Status, wire};
 use systally::render::{CountColumn, Format, SortBy, TimeKind, View, render};
 use unicode_width::UnicodeWidthStr;
 
@@ -256,6 +256,64 @@ fn counts_of_chosen_calls_are_no_total_and_no_multiple_of_the_floor() {
     }
     let table = render(&record, Format::Table, &wide(220)).unwrap();
     assert!(table.contains(WHY), "{table}");
+}
+
+#[test]
+fn the_speed_of_a_row_that_is_no_result_never_stands_like_a_good_one() {
+    let record = record("bench-mixed");
+    let (claimed, failed) = ("phpredis-2018/pipeline/tcp", "predis/connect/tcp");
+    let row = |name: &str| record.strategies.iter().find(|row| row.name == name).unwrap();
+    assert_eq!(row(claimed).status, Status::Unverified);
+    assert_eq!(row(failed).status, Status::Failed);
+    let median = |name: &str| row(name).timed.known().unwrap().ops_per_s.median;
+    assert!(median(failed) > 60_000.0);
+
+    let line = |text: &str, name: &str| {
+        let begins = |line: &&str| line.trim_start_matches("| ").starts_with(name);
+        text.lines().find(begins).unwrap().to_owned()
+    };
+    let table = render(&record, Format::Table, &wide(220)).unwrap();
+    let markdown = render(&record, Format::Markdown, &View::default()).unwrap();
+    for (text, mark) in [(&table, "1204113["), (&markdown, "1 204 113\\[")] {
+        assert!(line(text, claimed).contains(mark), "{text}");
+        let failed = line(text, failed);
+        assert!(!failed.contains("65"), "{failed}");
+        for why in [
+            "the row failed, so what it reached before that is no result",
+            "unverified: the server does not confirm",
+        ] {
+            assert_eq!(text.matches(why).count(), 1, "{text}");
+        }
+    }
+
+    let csv = render(&record, Format::Csv, &View::default()).unwrap();
+    let mut reader = csv::Reader::from_reader(csv.as_bytes());
+    let head = reader.headers().unwrap().clone();
+    let at = |column: &str| head.iter().position(|name| name == column).unwrap();
+    let rows: Vec<csv::StringRecord> = reader.records().collect::<Result<_, _>>().unwrap();
+    let of = |name: &str| {
+        let mut rows = rows.iter();
+        let is_it = |row: &&csv::StringRecord| &row[at("row")] == "strategy" && &row[at("strategy")] == name;
+        rows.find(is_it).unwrap()
+    };
+    for column in [
+        "ops_per_s",
+        "ops_per_s_low",
+        "vs_baseline",
+        "p50_ns",
+        "max_ns",
+        "slowdown",
+    ] {
+        assert_eq!(&of(failed)[at(column)], "", "{column}");
+    }
+    assert!(of(failed)[at("not_measured")].contains("ops_per_s: the row failed"));
+    assert!(of(claimed)[at("noise")].contains("unverified"));
+
+    let picture = systally::render::plot::svg(&record).unwrap();
+    assert!(
+        !picture.contains(failed) && picture.contains("not drawn"),
+        "{picture}"
+    );
 }
 
 #[test]

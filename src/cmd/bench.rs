@@ -237,8 +237,8 @@ fn backlog_for(clients: &[u32]) -> Option<u32> {
 /// The strategies that were named, or all default ones, and the user's own program. Where the user's
 /// server is a memcached, all of its clients stand for the default ones.
 fn strategies(args: &BenchArgs, memcached: bool) -> Result<Vec<Strategy>, CommandError> {
-    let mut chosen = program_strategies(&args.program);
-    if !args.strategies.is_empty() || chosen.is_empty() {
+    let mut chosen = Vec::new();
+    if !args.strategies.is_empty() || args.program.is_empty() {
         let source = ScriptSource::from_env(args.clients_file.clone()).code(Code::Usage)?;
         let registry = Registry::load(&source).code(Code::Usage)?;
         if args.strategies.is_empty() && memcached {
@@ -248,6 +248,9 @@ fn strategies(args: &BenchArgs, memcached: bool) -> Result<Vec<Strategy>, Comman
             chosen.extend(registry.select(&args.strategies).code(Code::Usage)?);
         }
     }
+    let taken: Vec<&str> = chosen.iter().map(|one: &Strategy| one.client.name()).collect();
+    let own = program_strategies(&args.program, &taken);
+    chosen.splice(0..0, own);
     if let Some(keep) = args.load.keep_alive {
         let per_op = |s: &Strategy| matches!(s.mode.connect, Connect::PerOp);
         chosen.retain(|strategy| per_op(strategy) == (keep == 0));

@@ -103,7 +103,9 @@ pub(super) fn write_outputs(args: &BenchArgs, format: Format, record: &Record) -
     if let Some(path) = &args.output.export_svg {
         match render::plot::svg(record) {
             Some(picture) => done.push(write(path, &picture)),
-            None => warn("systally: --export-svg: nothing was timed, so there is nothing to draw"),
+            None => warn(
+                "systally: --export-svg: no row has a speed (none was timed, or those that were failed), so there is nothing to draw",
+            ),
         }
     }
     let mut errors = done.into_iter().filter_map(Result::err);

@@ -59,7 +59,8 @@ impl Rule for Ledger {
 fn late(row: &Row<'_>, differs: &Finding) -> Option<Finding> {
     let late = row.result.experiment.served_late;
     let number = |name: &str| differs.evidence.get(name).and_then(serde_json::Value::as_u64);
-    let missing = number("claimed_ops")?.checked_sub(number("served_ops")?)?;
+    let (claimed, rounds) = (number("claimed_ops")?, number("rounds")?);
+    let missing = claimed.checked_sub(number("served_ops")?)?;
     // Most of it: a few stragglers are no cause.
     if missing == 0 || late.saturating_mul(2) < missing {
         return None;
@@ -68,13 +69,25 @@ fn late(row: &Row<'_>, differs: &Finding) -> Option<Finding> {
         Finding::about(row, "TIMED_BEFORE_FLUSH", Severity::Error)
             .with("served_late", late)
             .with("missing_in_rounds", missing)
+            .with("claimed_ops", claimed)
+            .with("rounds", rounds)
             .says(format!(
-                "the client had only queued its operations when it stopped its clock: the server got {} of them after \
-                 that, so its figure is that of queueing",
+                "the client had only queued its operations when it stopped its clock: of the {} that it claims in {} \
+                 the server got {} after that, so its figure is that of queueing",
+                Grouped(claimed),
+                timed_rounds(rounds),
                 Grouped(late)
             ))
             .try_next("read the clock after the pipeline is executed and its replies are read"),
     )
+}
+
+/// What both findings of one row are about.
+fn timed_rounds(n: u64) -> String {
+    match n {
+        1 => "1 timed round".to_owned(),
+        n => format!("{n} timed rounds"),
+    }
 }
 
 /// Calls that send on a socket. `write` is left out: the worker's own lines go through it.
@@ -115,10 +128,11 @@ fn sent_after(row: &Row<'_>) -> Option<Finding> {
             .with("bytes_sent_after", after)
             .with("counted_ops", ops)
             .says(format!(
-                "the client had only queued its operations when it stopped its clock: it sent {} bytes for {} operations \
-                 after that, so its figure is that of queueing",
+                "the client had only queued its operations when it stopped its clock: of the {} operations of the counted \
+                 pass it sent {} bytes after that and {} before, so its figure is that of queueing",
+                Grouped(ops),
                 Grouped(after),
-                Grouped(ops)
+                Grouped(inside)
             ))
             .try_next("read the clock after the pipeline is executed and its replies are read"),
     )
@@ -150,21 +164,26 @@ fn check(row: &Row<'_>) -> Option<Finding> {
     };
     if claimed > served {
         let pipeline = row.result.axes.pipeline > 1;
-        let saw = match served {
+        let why = match served {
             0 if pipeline && sent_nothing(row) => {
-                "none, and no call of the counted pass sends anything: the pipeline \
-                                                   was filled and never executed (in PHP, exec() is missing)"
-                    .to_owned()
+                ", and no call of the counted pass sends anything: the pipeline was filled and never executed (in PHP, \
+                 exec() is missing)"
             }
+            _ => "",
+        };
+        let seen = match served {
             0 => "none".to_owned(),
-            served => format!("{} of {}", Grouped(served), Grouped(claimed)),
+            served => Grouped(served).to_string(),
         };
         return Some(
             finding("CLAIMED_NOT_SERVED", Severity::Error)
                 .with("claimed_ops_per_s", timed.ops_per_s.median.round())
                 .says(format!(
-                    "the client claims {} operations a second; the server saw {saw}",
-                    million(timed.ops_per_s.median)
+                    "the client claims {} operations a second; of the {} operations that it claims in {} the server saw \
+                     {seen} within them{why}",
+                    million(timed.ops_per_s.median),
+                    Grouped(claimed),
+                    timed_rounds(rounds)
                 ))
                 .try_next(
                     "the client must send what it queues and read every reply; its figure is no throughput",
@@ -241,7 +260,8 @@ mod tests {
         assert_eq!(found[0].code, "CLAIMED_NOT_SERVED");
         assert_eq!(
             found[0].says,
-            "the client claims 1.6 million operations a second; the server saw none"
+            "the client claims 1.6 million operations a second; of the 20 000 operations that it claims in 2 timed rounds \
+             the server saw none within them"
         );
     }
 
@@ -274,9 +294,25 @@ mod tests {
         let found = explained(&record);
         assert_eq!(codes(&record), ["CLAIMED_NOT_SERVED", "TIMED_BEFORE_FLUSH"]);
         assert!(
-            found[1].says.contains("the server got 10 000 of them after"),
+            found[1]
+                .says
+                .contains("of the 10 000 that it claims in 1 timed round the server got 10 000 after that"),
             "{}",
             found[1].says
+        );
+        // Both speak of the same operations.
+        for evidence in ["claimed_ops", "rounds"] {
+            assert_eq!(
+                found[0].evidence[evidence], found[1].evidence[evidence],
+                "{evidence}"
+            );
+        }
+        assert!(
+            found[0]
+                .says
+                .contains("of the 10 000 operations that it claims in 1 timed round the server saw none"),
+            "{}",
+            found[0].says
         );
         // A few stragglers are not it.
         record.strategies[0].experiment.served_late = 10;

@@ -28,13 +28,14 @@ impl Rule for NoisyRounds {
 }
 
 fn check(row: &Row<'_>) -> Option<Finding> {
-    let timed = row.timed()?;
+    let speed = row.result.speed();
+    let timed = speed.known()?;
     let error = timed.ops_per_s.relative_error()?;
     if !timed.is_noisy() {
         return None;
     }
     Some(
-        Finding::about(row, "NOISY_ROUNDS", Severity::Info)
+        Finding::about(row, "NOISY_ROUNDS", Severity::Warning)
             .with("rounds", timed.rounds.len() as u64)
             .with("reaches_to", round2(error))
             .says(

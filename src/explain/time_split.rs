@@ -8,13 +8,16 @@ use serde_json::json;
 use super::finding::{Doc, Finding, Rule, Severity};
 use super::row::{FUTEX, RECEIVES, Row, SLEEPS, WAITS, round2};
 use crate::record::label::label;
-use crate::record::{Kind, Record, StrategyResult};
+use crate::record::{Kind, Record, Status, StrategyResult};
 use crate::units::{Nanos, total};
 
 pub(super) struct TimeSplit;
 
 /// Rows that are named for each bottleneck; all are in the evidence and in the table.
 const MOST_ROWS: usize = 3;
+/// The clock that tells user from kernel time (`utime` and `stime` of `/proc/PID/stat`, and `getrusage` after it) counts
+/// in these: USER_HZ, a hundredth of a second on every Linux (proc_pid_stat(5)). The sum of both is exact.
+const TICK: Nanos = Nanos(10_000_000);
 /// Less time than this is not worth a split, and its CPU time is only a few ticks.
 const LEAST: Nanos = Nanos(200_000_000);
 /// Other calls that wait, for neither a server nor a time.
@@ -82,6 +85,8 @@ pub struct Split {
     pub server: Option<f64>,
     /// Share of the time in which the server was in commands.
     server_busy: Option<f64>,
+    /// How far user and kernel time can be off by the ticks they were told apart by.
+    tick: f64,
 }
 
 impl Split {
@@ -100,6 +105,8 @@ impl Split {
         let user = sum(|round| Some(round.cpu?.0.0))? / ops;
         let kernel = sum(|round| Some(round.cpu?.1.0))? / ops;
         let busy = sum(|round| Some(round.server.known()?.busy?.0));
+        // Each reading of each worker is off by less than a tick, to either side: so many add up as a root does.
+        let readings = rounds.len() as f64 * f64::from(row.result.axes.clients.max(1));
         let wall_per_op = wall / ops;
         // CPU time is read around the round, which is a little longer than the workers' own time.
         let waiting = (wall_per_op - user - kernel).max(0.0);
@@ -112,7 +119,21 @@ impl Split {
             for_else: elsewhere,
             server: busy.map(|busy| busy / ops),
             server_busy: busy.map(|busy| busy / span as f64),
+            tick: TICK.0 as f64 * readings.sqrt() / ops,
         })
+    }
+
+    /// CPU time, which is exact.
+    pub fn cpu(&self) -> f64 {
+        self.user + self.kernel
+    }
+
+    /// The place of the last digit of user and kernel time that the clock gives (a power of ten, at least one
+    /// nanosecond); `None` where the rounds were too short to tell the two apart.
+    pub fn place(&self) -> Option<u64> {
+        let place = 10_f64.powf(self.tick.log10().ceil()).max(1.0);
+        // With less than two steps of it, every split would do.
+        (place.is_finite() && self.cpu() >= 2.0 * place).then_some(place as u64)
     }
 
     /// What is in no part. Below zero when more CPU time was read than the workers' own time: it is read around
@@ -151,12 +172,14 @@ fn share_elsewhere(row: &Row<'_>) -> f64 {
 }
 
 /// The rows of a bench that were timed for long enough, each with its split and who is the bottleneck. The row of
-/// noop, by which the others are judged, is none of them.
+/// noop, by which the others are judged, is none of them, and neither are rows that failed or that their server does not
+/// confirm: they have no operations whose time could be split.
 pub fn splits(record: &Record) -> Vec<(&StrategyResult, Split, Bound)> {
     if record.kind != Kind::Bench {
         return Vec::new();
     }
     let (noops, rows): (Vec<_>, Vec<_>) = Row::run(record)
+        .filter(|row| row.result.status == Status::Ok)
         .filter_map(|row| Some((row.result, Split::of(&row)?)))
         .partition(|(row, _)| row.is_noop());
     let noop = noops.first().map(|(_, split)| split.wall);
@@ -170,11 +193,16 @@ fn bench(record: &Record) -> Option<Finding> {
     let mut rows: BTreeMap<Bound, Vec<String>> = BTreeMap::new();
     for (row, split, bound) in splits(record) {
         let us = |part: f64| round2(part / 1e3);
+        let by_tick = |part: f64| {
+            let place = split.place()? as f64;
+            Some(us((part / place).round() * place))
+        };
         let name = label(row, &record.strategies);
         finding = finding.with(
             &name,
             json!({
-                "wall_us": us(split.wall), "user_us": us(split.user), "kernel_us": us(split.kernel),
+                "wall_us": us(split.wall), "cpu_us": us(split.cpu()),
+                "user_us": by_tick(split.user), "kernel_us": by_tick(split.kernel),
                 "waiting_for_server_us": us(split.for_server), "waiting_for_else_us": us(split.for_else),
                 "rest_us": us(split.rest()), "server_command_us": split.server.map(us), "bound": bound.words(),
             }),
@@ -252,6 +280,22 @@ fn counted(row: &Row<'_>) -> Option<Finding> {
         let twice = Nanos(parts.0 - wall.0);
         format!("- {twice} that are in two of these (threads at the same time, CPU time within waits)")
     };
+    let cpu = if (user + kernel).0 < 2 * TICK.0 {
+        format!(
+            "CPU {} (too little to tell user from kernel by ticks of 10 ms)",
+            user + kernel
+        )
+    } else {
+        let by_tick = |part: Nanos| match part.0 {
+            0 => "0".to_owned(),
+            // Halves and more of a tick are one.
+            ns => match ns.saturating_add(TICK.0 / 2) / TICK.0 {
+                0 => format!("<{TICK}"),
+                ticks => Nanos(ticks * TICK.0).to_string(),
+            },
+        };
+        format!("user {} + kernel {}", by_tick(user), by_tick(kernel))
+    };
     Some(
         Finding::about(row, "TIME_SPLIT", Severity::Info)
             .with("wall_ms", round2(wall.0 as f64 / 1e6))
@@ -261,7 +305,7 @@ fn counted(row: &Row<'_>) -> Option<Finding> {
             .with("waiting_for_else_ms", round2(other.0 as f64 / 1e6))
             .with("rest_ms", round2((wall.0 as f64 - parts.0 as f64) / 1e6))
             .says(format!(
-                "{wall} under the tracer = user {user} + kernel {kernel} + waits for descriptors {sockets} + other waits \
+                "{wall} under the tracer = {cpu} + waits for descriptors {sockets} + other waits \
                  {other}{in_sleeps} {rest}: {verdict}"
             ))
             .try_next("mostly waiting: look at what it waits for; mostly user time: profile the program"),
@@ -355,6 +399,47 @@ mod tests {
             says.contains("client-bound: redis-py/persistent/tcp, raw/persistent/tcp; "),
             "{says}"
         );
+    }
+
+    #[test]
+    fn user_and_kernel_time_have_the_digits_of_their_clock() {
+        // 10,000 operations: a tick of 10 ms is a microsecond of each.
+        let of = |row: StrategyResult| {
+            let mut record = empty();
+            record.strategies.push(row);
+            let found = explained(&record);
+            let split = splits(&record)[0].1;
+            let evidence = found
+                .into_iter()
+                .find(|one| one.code == "TIME_SPLIT")
+                .unwrap()
+                .evidence;
+            (split, evidence.into_values().next().unwrap())
+        };
+        let (split, evidence) = of(split("raw/persistent/tcp", 123, 241, 20));
+        assert_eq!(split.place(), Some(1_000));
+        assert_eq!(
+            (&evidence["cpu_us"], &evidence["user_us"], &evidence["kernel_us"]),
+            (&json!(36.4), &json!(12.0), &json!(24.0))
+        );
+        // A tick and a half is no split.
+        let (split, evidence) = of(super::tests::split("raw/persistent/tcp", 9, 6, 20));
+        assert_eq!(split.place(), None);
+        assert_eq!(
+            (&evidence["cpu_us"], &evidence["user_us"], &evidence["kernel_us"]),
+            (&json!(1.5), &json!(null), &json!(null))
+        );
+    }
+
+    #[test]
+    fn rows_that_are_no_result_have_no_split() {
+        for status in [Status::Failed, Status::Unverified] {
+            let mut record = empty();
+            let mut row = split("raw/persistent/tcp", 123, 241, 20);
+            row.status = status;
+            record.strategies.push(row);
+            assert!(splits(&record).is_empty(), "{status:?}");
+        }
     }
 
     #[test]

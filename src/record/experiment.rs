@@ -19,8 +19,8 @@ pub struct Experiment {
     /// CPU time and context switches over the timed rounds, where they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// Commands that the server got after the client had stopped its clock: it had queued them, and they
-    /// are in none of its rounds.
+    /// Commands of the timed rounds that the server got after the client had stopped its clock: it had queued
+    /// them, and the server's view of a round has none of them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub served_late: u64,
     /// What the article printed for this row.

@@ -274,7 +274,23 @@ pub struct StrategyResult {
     pub experiment: Experiment,
 }
 
+/// Why a failed row has no speed although some of its rounds were timed.
+const FAILED: &str =
+    "the row failed, so what it reached before that is no result (its rounds are in the record)";
+
 impl StrategyResult {
+    /// The timed rounds as far as they are a result: those of a row that failed are none. What an unverified row
+    /// reached is its client's word, to be shown as such.
+    pub fn speed(&self) -> Measured<&Timed> {
+        match (&self.timed, self.status) {
+            (Measured::Known(_), Status::Failed) => Measured::NotMeasured(FAILED.to_owned()),
+            (Measured::Known(timed), Status::Ok | Status::Skipped | Status::Unverified) => {
+                Measured::Known(timed)
+            }
+            (Measured::NotMeasured(reason), _) => Measured::NotMeasured(reason.clone()),
+        }
+    }
+
     /// Whether it is the row of the worker that does nothing, by which others are judged and which is no client.
     pub fn is_noop(&self) -> bool {
         self.name.split('/').next() == Some("noop")

@@ -17,6 +17,10 @@ const ALWAYS: [&str; 4] = ["sendto", "recvfrom", "poll", "setsockopt"];
 /// Other calls have a column when some row makes more of them than this per operation.
 const MATTERS_PER_OP: f64 = 0.05;
 
+/// Why user and kernel time are not told apart.
+const TOO_SHORT: &str =
+    "the rounds were too short to tell user from kernel time, which is counted in ticks of 10 ms";
+
 /// A column and what fills it.
 pub(super) struct Source<'a> {
     column: Column,
@@ -34,10 +38,17 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// A column of what was timed.
-    fn timed(title: &str, unit: &str, fill: impl Fn(&Timed, &mut Notes) -> Value + 'a) -> Source<'a> {
+    /// A column of what was timed, with a mark where `doubt` has something to say of a row's value.
+    fn timed(
+        title: &str,
+        unit: &str,
+        doubt: fn(&StrategyResult) -> Option<&'static str>,
+        fill: impl Fn(&Timed) -> Value + 'a,
+    ) -> Source<'a> {
         Source::new(Column::number(title, unit, Group::Speed), move |row, notes| {
-            cell(row, &row.timed, notes, &fill)
+            cell(row, &row.speed(), notes, |timed, notes| {
+                fill(timed).map(|cell| cell.noted(doubt(row).map(|why| notes.number(why))))
+            })
         })
     }
 
@@ -99,12 +110,19 @@ pub(super) fn tables(record: &Record, view: &View, notes: &mut Notes) -> (Vec<Ta
     }
     let mut remarks = remarks(rows, &calls, notes);
     remarks.extend(scenario::remarks(record));
-    let mut tables: Vec<Table> = [table].into_iter().chain(scenario::tables(rows)).collect();
+    let mut tables: Vec<Table> = [table].into_iter().chain(scenario::tables(rows, notes)).collect();
     if let Some((table, has_rest)) = time(record, notes) {
         let timed = rows
             .iter()
-            .filter(|row| row.timed.known().is_some() && !row.is_noop())
+            .filter(|row| row.timed.known().is_some() && !row.is_noop() && row.status == Status::Ok)
             .count();
+        let no_result = |row: &StrategyResult| {
+            row.timed.known().is_some() && matches!(row.status, Status::Failed | Status::Unverified)
+        };
+        if rows.iter().any(no_result) {
+            remarks
+                .push("Time of an operation: rows that failed or are unverified are not there.".to_owned());
+        }
         if timed > table.rows.len() {
             remarks.push(format!(
                 "Time of an operation: {} of {timed} rows are not there, since too little CPU time could be read in rounds \
@@ -113,6 +131,11 @@ pub(super) fn tables(record: &Record, view: &View, notes: &mut Notes) -> (Vec<Ta
             ));
         }
         tables.push(table);
+        remarks.push(
+            "Time of an operation: user and kernel CPU are told apart by a clock of 10 ms ticks and have only the digits that \
+             it gives; CPU, both together, is exact."
+                .to_owned(),
+        );
         if has_rest {
             remarks.push(
                 "Time of an operation: CPU time is read around a round, which is a little longer than the workers' own \
@@ -137,7 +160,14 @@ fn time(record: &Record, notes: &mut Notes) -> Option<(Table, bool)> {
     let is_whole = |split: &Split| split.rest().abs() < split.wall * 0.005;
     let has_rest = splits.iter().any(|(_, split, _)| !is_whole(split));
     let mut columns = vec![Column::text("strategy", Group::Key)];
-    let titles = ["time /op", "user CPU", "kernel CPU", "for server", "for else"];
+    let titles = [
+        "time /op",
+        "CPU",
+        "user CPU",
+        "kernel CPU",
+        "for server",
+        "for else",
+    ];
     columns.extend(titles.map(|title| Column::number(title, "µs", Group::Summary)));
     if has_rest {
         columns.push(Column::number("rest", "µs", Group::Summary));
@@ -147,7 +177,12 @@ fn time(record: &Record, notes: &mut Notes) -> Option<(Table, bool)> {
     let rows = splits.iter().map(|(row, split, bound)| {
         let micros = |part: f64| Cell::number(part, Style::Micros);
         let mut cells = vec![name(row, &record.strategies, notes), micros(split.wall)];
-        cells.extend([split.user, split.kernel, split.for_server, split.for_else].map(micros));
+        cells.push(micros(split.cpu()));
+        cells.extend([split.user, split.kernel].map(|part| match split.place() {
+            Some(place) => Cell::number(part, Style::MicrosBy { place }),
+            None => missing(row, TOO_SHORT, notes),
+        }));
+        cells.extend([split.for_server, split.for_else].map(micros));
         if has_rest {
             cells.push(micros(if is_whole(split) { 0.0 } else { split.rest() }));
         }
@@ -219,11 +254,10 @@ fn speed<'a>(rows: &[StrategyResult]) -> Vec<Source<'a>> {
             |row, _| Cell::number(f64::from(row.axes.pipeline), Style::Whole),
         ));
     }
-    sources.push(Source::timed("op/s", "median", |timed, notes| {
-        let note = noise::of_speed(timed).map(|why| notes.number(why));
-        Measured::Known(Cell::number(timed.ops_per_s.median, Style::Rate).noted(note))
+    sources.push(Source::timed("op/s", "median", noise::of_speed, |timed| {
+        Measured::Known(Cell::number(timed.ops_per_s.median, Style::Rate))
     }));
-    sources.push(Source::timed("±95%", "", |timed, _| {
+    sources.push(Source::timed("±95%", "", noise::of_row, |timed| {
         if timed.rounds.len() < 2 {
             return Measured::NotMeasured("one round alone has no spread".to_owned());
         }
@@ -231,12 +265,8 @@ fn speed<'a>(rows: &[StrategyResult]) -> Vec<Source<'a>> {
         Measured::from_option(error, "the median is zero, so the interval is no share of it")
             .map(|error| Cell::number(error, Style::Percent))
     }));
-    sources.push(Source::timed("vs base", "ratio", |timed, notes| {
-        let note = noise::of_ratio(timed).map(|why| notes.number(why));
-        timed
-            .vs_baseline
-            .clone()
-            .map(|ratio| Cell::Spread(ratio).noted(note))
+    sources.push(Source::timed("vs base", "ratio", noise::of_ratio, |timed| {
+        timed.vs_baseline.clone().map(Cell::Spread)
     }));
     for (title, pick) in [
         (
@@ -245,7 +275,7 @@ fn speed<'a>(rows: &[StrategyResult]) -> Vec<Source<'a>> {
         ),
         ("p99", |l| l.p99),
     ] {
-        sources.push(Source::timed(title, "µs", move |timed, _| {
+        sources.push(Source::timed(title, "µs", noise::of_row, move |timed| {
             let picked = timed.latency.known().map(pick);
             let reason = timed.latency.reason().unwrap_or_default();
             Measured::from_option(picked, reason).map(|ns| Cell::number(ns.0 as f64, Style::Micros))
@@ -282,8 +312,12 @@ fn work<'a>(view: &View) -> Vec<Source<'a>> {
         Column::number("slowdown", "×", Group::Work),
         |row, notes| {
             cell(row, &row.counted, notes, |counted, notes| {
-                let note = noise::of_slowdown(counted, &row.timed).map(|why| notes.number(why));
-                let slowdown = counted.slowdown.clone();
+                let note = noise::of_slowdown(row).map(|why| notes.number(why));
+                // It compares with the timed rounds.
+                let slowdown = match row.speed() {
+                    Measured::NotMeasured(why) if row.timed.known().is_some() => Measured::NotMeasured(why),
+                    Measured::Known(_) | Measured::NotMeasured(_) => counted.slowdown.clone(),
+                };
                 slowdown.map(|value| Cell::number(value, Style::Factor).noted(note))
             })
         },
@@ -378,24 +412,13 @@ fn errors(row: &StrategyResult, all: bool, notes: &mut Notes) -> Cell {
     }
 }
 
-/// How many rows are what, where there are too many to be seen at a glance and not all are alike.
-fn statuses(rows: &[StrategyResult]) -> Option<String> {
-    const AT_A_GLANCE: usize = 30;
-    let all = [Status::Ok, Status::Unverified, Status::Failed, Status::Skipped];
-    let counts = all.map(|status| (status, rows.iter().filter(|row| row.status == status).count()));
-    let words: Vec<String> = counts
-        .iter()
-        .filter(|(_, n)| *n > 0)
-        .map(|(status, n)| format!("{n} {}", status.name()))
-        .collect();
-    (rows.len() > AT_A_GLANCE && words.len() > 1)
-        .then(|| format!("{} rows: {}.", rows.len(), words.join(", ")))
-}
-
 /// How to read the table, what was left out of it, and why a part of it is not there.
 fn remarks(rows: &[StrategyResult], calls: &Calls, notes: &mut Notes) -> Vec<String> {
-    let mut remarks: Vec<String> = statuses(rows).into_iter().collect();
-    let timed: Vec<&Timed> = rows.iter().filter_map(|row| row.timed.known()).collect();
+    let mut remarks: Vec<String> = Vec::new();
+    let timed: Vec<&Timed> = rows
+        .iter()
+        .filter_map(|row| row.speed().known().copied())
+        .collect();
     let counted: Vec<&Counted> = rows.iter().filter_map(|row| row.counted.known()).collect();
     if let Some(rounds) = timed.iter().map(|timed| timed.rounds.len()).max() {
         let mut line = format!(
@@ -414,9 +437,10 @@ fn remarks(rows: &[StrategyResult], calls: &Calls, notes: &mut Notes) -> Vec<Str
         }
         remarks.push(line);
     } else {
+        let reasons: Vec<Measured<&Timed>> = rows.iter().map(StrategyResult::speed).collect();
         remarks.extend(absent(
-            "Nothing was timed",
-            rows.iter().map(|row| row.timed.reason()),
+            "No row has a speed",
+            reasons.iter().map(Measured::reason),
             notes,
         ));
     }

@@ -16,9 +16,9 @@
 //! `per_op_low` and `per_op_high` of other rows are the range over several counted passes.
 //!
 //! Units are in the names: `_ns` nanoseconds, `_per_op` per completed operation, `ops_per_s`. A number that
-//! was not measured is an empty field, and `not_measured` says which and why; `noise` says it of a number that is
-//! there and is no sound measurement. Findings and limits are not
-//! in here; JSON has them.
+//! was not measured is an empty field, and `not_measured` says which and why; a row whose `status` is `failed` has no
+//! speed. `noise` says it of a number that is there and is no sound measurement: the rounds were uneven, or the row is
+//! `unverified` and its speed only the client's word. Findings and limits are not in here; JSON has them.
 //!
 //! Text that a spreadsheet would take for a formula begins with an apostrophe.
 
@@ -112,17 +112,17 @@ fn csv_error(error: &dyn std::fmt::Display) -> RenderError {
 
 /// The numbers of a strategy that are noise, and why.
 fn noisy(strategy: &StrategyResult) -> String {
-    let timed = strategy.timed.known();
+    let Some(timed) = strategy.speed().known().copied() else {
+        return String::new();
+    };
+    if let Some(why) = noise::of_row(strategy) {
+        return format!("ops_per_s to max_ns, slowdown: {why}");
+    }
+    let ratio = timed.vs_baseline.known();
     let marks = [
-        ("ops_per_s", timed.and_then(noise::of_speed)),
-        ("vs_baseline", timed.and_then(noise::of_ratio)),
-        (
-            "slowdown",
-            strategy
-                .counted
-                .known()
-                .and_then(|counted| noise::of_slowdown(counted, &strategy.timed)),
-        ),
+        ("ops_per_s", noise::of_speed(strategy)),
+        ("vs_baseline", ratio.and_then(|_| noise::of_ratio(strategy))),
+        ("slowdown", noise::of_slowdown(strategy)),
     ];
     let said: Vec<String> = marks
         .iter()
@@ -191,12 +191,19 @@ impl Sheet {
         let mut row = base.clone();
         row.text("row", "strategy");
         row.text("reason", strategy.reason.as_deref().unwrap_or_default());
-        match &strategy.timed {
+        let speed = strategy.speed();
+        match &speed {
             Measured::Known(known) => timed(&mut row, known),
             Measured::NotMeasured(reason) => row.absent.push(format!("ops_per_s: {reason}")),
         }
         match &strategy.counted {
-            Measured::Known(known) => counted(&mut row, known, !strategy.axes.op.is_empty()),
+            Measured::Known(known) => {
+                counted(&mut row, known, !strategy.axes.op.is_empty());
+                // It compares with the timed rounds.
+                if strategy.timed.known().is_some() && speed.known().is_none() {
+                    row.fields.retain(|(column, _)| *column != "slowdown");
+                }
+            }
             Measured::NotMeasured(reason) => row.absent.push(format!("calls: {reason}")),
         }
         row.text("noise", &noisy(strategy));

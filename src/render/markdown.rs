@@ -15,6 +15,9 @@ pub(super) fn write(report: &Report) -> String {
     if !report.header.is_empty() {
         parts.push(list(report.header.iter().map(|line| escaped(line))));
     }
+    if !report.summary.is_empty() {
+        parts.push(list(report.summary.iter().map(|line| escaped(line))));
+    }
     for table in &report.tables {
         if !table.title.is_empty() {
             parts.push(format!("### {}", escaped(&table.title)));

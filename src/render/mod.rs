@@ -26,6 +26,7 @@ mod proofs;
 mod prose;
 mod scenario;
 mod strace;
+mod summary;
 mod table;
 
 use crate::record::wire::WireError;
@@ -181,6 +182,10 @@ pub fn report(record: &Record, view: &View) -> model::Report {
     model::Report {
         banner: prose::banner(record),
         header: if view.header { header(record) } else { Vec::new() },
+        summary: match record.kind {
+            Kind::Bench => summary::lines(record),
+            Kind::Count | Kind::Import | Kind::Preflight => Vec::new(),
+        },
         tables,
         remarks,
         limits: match record.kind {

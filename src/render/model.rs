@@ -16,6 +16,8 @@ pub struct Report {
     pub banner: Option<String>,
     /// Server, host and plan, a line each.
     pub header: Vec<String>,
+    /// What a reader wants first, in a few lines; none where the tables are short and sound.
+    pub summary: Vec<String>,
     /// The tables, in reading order.
     pub tables: Vec<Table>,
     /// How to read the tables, and what was left out of them.

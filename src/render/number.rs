@@ -20,6 +20,11 @@ pub enum Style {
     Share,
     /// Nanoseconds, in microseconds with three digits (`38.2`).
     Micros,
+    /// Nanoseconds that are known to this place alone (a power of ten of them), in microseconds (`40`, `<10`).
+    MicrosBy {
+        /// The place of the last digit that says something, in nanoseconds.
+        place: u64,
+    },
     /// Nanoseconds, in seconds with six decimals, as strace writes them (`0.012345`).
     Seconds,
     /// A whole number in groups of three digits.
@@ -47,6 +52,7 @@ impl fmt::Display for Number {
             Style::Percent => format!("{:.1}%", value * 100.0),
             Style::Share => format!("{:.2}", value * 100.0),
             Style::Micros => three_digits(value / 1e3),
+            Style::MicrosBy { place } => micros_by(value, place),
             Style::Seconds => format!("{:.6}", value / 1e9),
             Style::Whole => whole(value),
         };
@@ -98,6 +104,22 @@ fn three_digits(value: f64) -> String {
     } else {
         whole(value)
     }
+}
+
+/// Microseconds with no digit beyond the place, and no more than others have.
+fn micros_by(ns: f64, place: u64) -> String {
+    let place = place.max(1) as f64;
+    let rounded = (ns / place).round() * place;
+    let decimals = (1e3 / place).log10().ceil().max(0.0) as usize;
+    if ns != 0.0 && rounded == 0.0 {
+        return format!("<{:.decimals$}", place / 1e3);
+    }
+    let usual = three_digits(rounded / 1e3);
+    let shown = usual.split_once('.').map_or(0, |(_, digits)| digits.len());
+    if shown <= decimals {
+        return usual;
+    }
+    format!("{:.decimals$}", rounded / 1e3)
 }
 
 fn per_op(value: f64) -> String {
@@ -162,6 +184,20 @@ mod tests {
                 .to_string()
             })
             .collect()
+    }
+
+    #[test]
+    fn a_number_of_a_coarse_clock_has_no_digits_beyond_it() {
+        let by = |place| {
+            written(
+                Style::MicrosBy { place },
+                &[0.0, 40.0, 1_234.0, 12_345.0, 345_678.0],
+            )
+        };
+        assert_eq!(by(1), ["0", "0.04", "1.23", "12.3", "346"]);
+        assert_eq!(by(100), ["0", "<0.1", "1.2", "12.3", "346"]);
+        assert_eq!(by(1_000), ["0", "<1", "1", "12", "346"]);
+        assert_eq!(by(10_000), ["0", "<10", "<10", "10", "350"]);
     }
 
     #[test]

@@ -53,16 +53,17 @@ impl Axis {
     }
 }
 
-/// One line of the plot: points by where they stand on the axis.
-type Line = BTreeMap<u32, Interval>;
+/// One line of the plot: points by where they stand on the axis, each with how its row ended.
+type Line = BTreeMap<u32, (Interval, Status)>;
 
-/// The picture of a record; `None` when nothing was timed.
+/// The picture of a record; `None` when no row has a speed. Rows that failed have none; what the server did not confirm
+/// is marked.
 pub fn svg(record: &Record) -> Option<String> {
     let rows: Vec<&StrategyResult> = record
         .strategies
         .iter()
         .filter(|row| {
-            row.timed
+            row.speed()
                 .known()
                 .is_some_and(|timed| timed.ops_per_s.median.is_finite())
         })
@@ -83,7 +84,7 @@ pub fn svg(record: &Record) -> Option<String> {
             .any(|row| *first.entry(&row.name).or_insert(axis.of(row)) != axis.of(row))
     };
     Some(match Axis::ALL.into_iter().find(varies) {
-        Some(axis) => lines(&rows, axis, top),
+        Some(axis) => lines(&rows, &record.strategies, axis, top),
         None => bars(&rows, &record.strategies),
     })
 }
@@ -119,7 +120,8 @@ fn frame((width, height): (f64, f64), what: &str) -> String {
     )
 }
 
-fn lines(rows: &[&StrategyResult], axis: Axis, top: f64) -> String {
+fn lines(rows: &[&StrategyResult], every: &[StrategyResult], axis: Axis, top: f64) -> String {
+    let mut remarks: Vec<String> = not_drawn(every).into_iter().collect();
     let places: BTreeSet<u32> = rows.iter().map(|row| axis.of(row)).collect();
     let mut all: Vec<(String, Line)> = Vec::new();
     for row in rows {
@@ -132,7 +134,7 @@ fn lines(rows: &[&StrategyResult], axis: Axis, top: f64) -> String {
                 all.len() - 1
             }
         };
-        all[at].1.insert(axis.of(row), timed.ops_per_s);
+        all[at].1.insert(axis.of(row), (timed.ops_per_s, row.status));
     }
     let x = |place: u32| {
         let index = places.iter().position(|known| *known == place).unwrap_or(0) as f64;
@@ -161,6 +163,7 @@ fn lines(rows: &[&StrategyResult], axis: Axis, top: f64) -> String {
         TOP + PLOT_HEIGHT + 42.0,
         axis.name()
     );
+    let mut hollow = false;
     for (number, (name, line)) in all.iter().enumerate() {
         let colour = COLOURS[number % COLOURS.len()];
         let dash = match number / COLOURS.len() {
@@ -174,18 +177,25 @@ fn lines(rows: &[&StrategyResult], axis: Axis, top: f64) -> String {
         let x = |place: u32| x(place) + aside;
         let points: Vec<String> = line
             .iter()
-            .map(|(place, rate)| format!("{:.1},{:.1}", x(*place), y(rate.median)))
+            .map(|(place, (rate, _))| format!("{:.1},{:.1}", x(*place), y(rate.median)))
             .collect();
         let _ = writeln!(
             out,
             "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dash}/>",
             points.join(" ")
         );
-        for (place, rate) in line {
+        for (place, (rate, status)) in line {
+            let (fill, word) = match status {
+                Status::Ok => (colour, String::new()),
+                Status::Failed | Status::Skipped | Status::Unverified => {
+                    hollow = true;
+                    ("white", format!(" ({})", status.name()))
+                }
+            };
             let _ = writeln!(
                 out,
                 "<path d=\"M{0:.1} {1:.1}V{2:.1}\" stroke=\"{colour}\"/><circle cx=\"{0:.1}\" cy=\"{3:.1}\" r=\"4\" \
-                 fill=\"{colour}\"><title>{4}: {5} op/s</title></circle>",
+                 fill=\"{fill}\" stroke=\"{colour}\"><title>{4}: {5} op/s{word}</title></circle>",
                 x(*place),
                 y(rate.low),
                 y(rate.high),
@@ -205,8 +215,35 @@ fn lines(rows: &[&StrategyResult], axis: Axis, top: f64) -> String {
             xml(name)
         );
     }
+    if hollow {
+        remarks.push("hollow: unverified, the server does not confirm what the client claims".to_owned());
+    }
+    note(&mut out, &remarks);
     out.push_str("</svg>\n");
     out
+}
+
+/// What is to be said of the picture, below its title.
+fn note(out: &mut String, remarks: &[String]) {
+    if !remarks.is_empty() {
+        let _ = writeln!(
+            out,
+            "<text x=\"{LEFT:.1}\" y=\"{:.1}\" font-size=\"12\" fill=\"#555555\">{}</text>",
+            TOP - 6.0,
+            remarks.join("; ")
+        );
+    }
+}
+
+/// Why rows that failed are not drawn.
+fn not_drawn(all: &[StrategyResult]) -> Option<String> {
+    let failed = all.iter().filter(|row| row.status == Status::Failed).count();
+    let words = match failed {
+        0 => return None,
+        1 => "1 row failed and is not drawn: what it reached".to_owned(),
+        n => format!("{n} rows failed and are not drawn: what they reached"),
+    };
+    Some(format!("{words} is no result"))
 }
 
 fn grid(out: &mut String, top: f64, y: impl Fn(f64) -> f64) {
@@ -235,12 +272,13 @@ fn bars(rows: &[&StrategyResult], all: &[StrategyResult]) -> String {
     let names = labels.iter().map(|name| room(name)).fold(250.0, f64::max) + 16.0;
     let height = TOP + STEP * rows.len() as f64 + 30.0;
     let mut out = frame((names + BARS + 110.0, height), "Operations per second, untraced");
+    note(&mut out, &not_drawn(all).into_iter().collect::<Vec<_>>());
     for (number, (row, name)) in rows.iter().zip(&labels).enumerate() {
         let Some(timed) = row.timed.known() else { continue };
         let rate = timed.ops_per_s.median;
         let y = TOP + STEP * number as f64;
         let length = (rate / top * BARS).max(1.0);
-        // What the server did not confirm is no throughput: an outline, and the word.
+        // What the server did not confirm is no throughput: another colour, and the word.
         let (fill, word) = match row.status {
             Status::Ok => (COLOURS[0], String::new()),
             Status::Failed | Status::Skipped | Status::Unverified => {
@@ -345,6 +383,40 @@ mod tests {
         let picture = svg(&record).unwrap();
         assert!(!picture.contains("<polyline"), "{picture}");
         assert!(picture.contains("20 (unverified)"), "{picture}");
+    }
+
+    #[test]
+    fn a_failed_row_has_no_bar_and_a_point_that_is_not_confirmed_is_hollow() {
+        let mut bars = record(&[("a/x/tcp", 1, 1, 10.0), ("b/x/tcp", 1, 1, 90.0)]);
+        bars.strategies[1].status = Status::Failed;
+        let picture = svg(&bars).unwrap();
+        assert!(
+            picture.contains("a/x/tcp") && !picture.contains("b/x/tcp"),
+            "{picture}"
+        );
+        assert!(
+            !picture.contains(">90<") && picture.contains("1 row failed and is not drawn"),
+            "{picture}"
+        );
+        bars.strategies[0].status = Status::Failed;
+        assert_eq!(svg(&bars), None);
+
+        let mut lines = record(&[
+            ("a/x/tcp", 1, 1, 10.0),
+            ("a/x/tcp", 2, 1, 20.0),
+            ("a/x/tcp", 4, 1, 30.0),
+        ]);
+        lines.strategies[1].status = Status::Unverified;
+        lines.strategies[2].status = Status::Failed;
+        let picture = svg(&lines).unwrap();
+        assert_eq!(picture.matches("<circle").count(), 2, "{picture}");
+        assert!(
+            picture.contains("20 op/s (unverified)") && picture.contains("hollow: unverified"),
+            "{picture}"
+        );
+        assert!(picture.contains("1 row failed and is not drawn"), "{picture}");
+        lines.strategies[1].status = Status::Ok;
+        assert!(!svg(&lines).unwrap().contains("hollow"));
     }
 
     #[test]

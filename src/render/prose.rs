@@ -6,7 +6,7 @@ use super::model::FoundText;
 use super::shown;
 use crate::explain::{Finding, Severity};
 use crate::limits;
-use crate::record::label::difference;
+use crate::record::label::{difference, label};
 use crate::record::{Host, Kind, LimitReading, Record, ServerOrigin, Status, StrategyResult, Verdict};
 use crate::units::{Grouped, Measured};
 
@@ -116,9 +116,14 @@ pub(super) fn limits(record: &Record) -> Vec<String> {
     lines
 }
 
+/// What a limit is called.
+pub(super) fn title(limit: &LimitReading) -> String {
+    shown(limits::limit(&limit.id).map_or(limit.id.as_str(), |known| known.title()))
+}
+
 fn in_short(limit: &LimitReading) -> String {
     let known = limits::limit(&limit.id);
-    let title = known.map_or(limit.id.as_str(), |known| known.title());
+    let title = title(limit);
     let unit = known.map(|known| known.unit()).filter(|unit| !unit.is_empty());
     let unit = unit.map(|unit| format!(" {unit}")).unwrap_or_default();
     let numbers = match (limit.demand.known(), limit.capacity.known()) {
@@ -180,6 +185,10 @@ pub(super) fn findings(record: &Record) -> Vec<FoundText> {
             None => texts.push((text, vec![finding])),
         }
     }
+    let texts = match record.kind {
+        Kind::Bench => examples_of_info(texts, &record.strategies),
+        Kind::Count | Kind::Import | Kind::Preflight => texts,
+    };
     let mut texts: Vec<FoundText> = in_short_where_many(texts)
         .into_iter()
         .map(|(text, about)| FoundText {
@@ -191,11 +200,56 @@ pub(super) fn findings(record: &Record) -> Vec<FoundText> {
     texts
 }
 
+/// Of a code that is only good to know and was found in several rows with other numbers, one text with the first row
+/// as an example: the numbers of the others are in the notes and in the record.
+fn examples_of_info<'a>(
+    texts: Vec<(FoundText, Vec<&'a Finding>)>,
+    rows: &[StrategyResult],
+) -> Vec<(FoundText, Vec<&'a Finding>)> {
+    let mut kept: Vec<(FoundText, Vec<&Finding>)> = Vec::new();
+    let mut differ: BTreeSet<String> = BTreeSet::new();
+    for (text, about) in texts {
+        let of_rows = |about: &[&Finding]| about.iter().all(|one| one.strategy.is_some());
+        let same = kept.iter_mut().find(|(known, those)| {
+            text.severity == Severity::Info
+                && known.severity == Severity::Info
+                && known.code == text.code
+                && of_rows(&about)
+                && of_rows(those)
+        });
+        match same {
+            Some((known, those)) => {
+                differ.insert(known.code.clone());
+                those.extend(about);
+            }
+            None => kept.push((text, about)),
+        }
+    }
+    for (text, about) in &mut kept {
+        if text.severity != Severity::Info || !differ.contains(&text.code) {
+            continue;
+        }
+        let Some(first) = about.first() else { continue };
+        let row = first.row.and_then(|place| rows.get(place));
+        let name = match row {
+            Some(row) => label(row, rows),
+            None => first.strategy.clone().unwrap_or_default(),
+        };
+        text.says = format!(
+            "in {}: {}; the other rows have numbers of their own: see the notes, or the record (-o FILE)",
+            shown(&name),
+            text.says
+        );
+        text.not_the_cause.clear();
+    }
+    kept
+}
+
 /// Texts of one code that differ in numbers alone, shown whole; the rest is told in one more.
 const SHOWN_WHOLE: usize = 3;
 
-/// Of a code that is only good to know and was found with other numbers in row after row, the first texts
-/// and one for all others: their numbers are in the table and in the record.
+/// Of a code that was found with other numbers in row after row, the first texts and one for all others: their
+/// numbers are in the table and in the record.
 fn in_short_where_many(texts: Vec<(FoundText, Vec<&Finding>)>) -> Vec<(FoundText, Vec<&Finding>)> {
     let mut kept: Vec<(FoundText, Vec<&Finding>)> = Vec::new();
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
@@ -204,7 +258,7 @@ fn in_short_where_many(texts: Vec<(FoundText, Vec<&Finding>)>) -> Vec<(FoundText
         let of_rows = about.iter().all(|one| one.strategy.is_some());
         let so_far = seen.entry(text.code.clone()).or_default();
         *so_far += 1;
-        if text.severity > Severity::Info || !of_rows || *so_far <= SHOWN_WHOLE {
+        if !of_rows || *so_far <= SHOWN_WHOLE {
             kept.push((text, about));
             continue;
         }
@@ -230,6 +284,9 @@ fn in_short_where_many(texts: Vec<(FoundText, Vec<&Finding>)>) -> Vec<(FoundText
     kept
 }
 
+/// Rows that one list names; what is beyond is only counted, for a list of a hundred says less than its length.
+const MOST_NAMES: usize = 8;
+
 /// The rows that findings are about, by name. Where they are some of several rows of one name, what tells
 /// those apart stands behind it.
 fn names(record: &Record, about: &[&Finding]) -> Vec<String> {
@@ -249,24 +306,48 @@ fn names(record: &Record, about: &[&Finding]) -> Vec<String> {
         let row = finding.row.and_then(|place| rows.get(place));
         by_name[at].1.extend(row.filter(|row| row.name == name));
     }
-    let words = |(name, those): (&str, Vec<&StrategyResult>)| {
-        let ran = rows
-            .iter()
-            .filter(|row| row.name == name && row.status != Status::Skipped)
-            .count();
-        if those.is_empty() || ran < 2 {
-            return shown(name);
-        }
-        if those.len() == ran && ran > 2 {
-            return format!("{} ({ran} rows, all)", shown(name));
-        }
-        let each: Vec<String> = those
-            .into_iter()
-            .map(|row| shown(difference(row, rows).trim_start()))
-            .collect();
-        format!("{} ({})", shown(name), each.join("; "))
+    let ran = |name: &str| {
+        let of_name = rows.iter().filter(|row| row.name == name);
+        of_name.filter(|row| row.status != Status::Skipped).count()
     };
-    by_name.into_iter().map(words).collect()
+    // A name as it is, or with what tells the rows apart, each of which is one more to read.
+    let entries: Vec<(String, Vec<String>)> = by_name
+        .into_iter()
+        .map(|(name, those)| {
+            let ran = ran(name);
+            if those.is_empty() || ran < 2 {
+                return (shown(name), Vec::new());
+            }
+            if those.len() == ran && ran > 2 {
+                return (format!("{} ({ran} rows, all)", shown(name)), Vec::new());
+            }
+            let each = those.into_iter();
+            let each = each.map(|row| shown(difference(row, rows).trim_start()));
+            (shown(name), each.collect())
+        })
+        .collect();
+    let all: usize = entries.iter().map(|(_, each)| each.len().max(1)).sum();
+    // One more is named as quickly as it is counted.
+    let mut room = if all <= MOST_NAMES + 1 { all } else { MOST_NAMES };
+    let more = all - room;
+    let mut names = Vec::new();
+    for (name, mut each) in entries {
+        if room == 0 {
+            break;
+        }
+        if each.is_empty() {
+            room -= 1;
+            names.push(name);
+            continue;
+        }
+        each.truncate(room);
+        room -= each.len();
+        names.push(format!("{name} ({})", each.join("; ")));
+    }
+    if more > 0 {
+        names.push(format!("and {more} more"));
+    }
+    names
 }
 
 /// What engines said of their counts, equal sentences of several rows as one.
@@ -295,4 +376,71 @@ pub(super) fn counted_notes(record: &Record) -> Vec<String> {
             shown(&format!("{}: {note}", names.join(", ")))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explain::testing::{empty, row};
+
+    fn found(code: &'static str, severity: Severity, place: usize, says: &str) -> Finding {
+        Finding {
+            code: code.into(),
+            severity,
+            strategy: Some(format!("client{place}/persistent/tcp")),
+            row: Some(place),
+            evidence: BTreeMap::new(),
+            says: says.to_owned(),
+            try_next: "look".to_owned(),
+            not_the_cause: Vec::new(),
+        }
+    }
+
+    fn of(findings: Vec<Finding>, rows: usize) -> Record {
+        let mut record = empty();
+        record.strategies = (0..rows)
+            .map(|n| row(&format!("client{n}/persistent/tcp")))
+            .collect();
+        record.findings = findings;
+        record
+    }
+
+    #[test]
+    fn findings_of_one_code_that_are_good_to_know_are_one_with_its_rows() {
+        let mut all: Vec<Finding> = (0..20)
+            .map(|n| found("TRACER_CHANGED", Severity::Info, n, &format!("poll {n}\u{1b}[1m")))
+            .collect();
+        all.push(found("LOST", Severity::Error, 3, "it was lost"));
+        let texts = findings(&of(all, 20));
+        let codes: Vec<&str> = texts.iter().map(|text| text.code.as_str()).collect();
+        assert_eq!(codes, ["LOST", "TRACER_CHANGED"]);
+        let changed = &texts[1];
+        assert_eq!(changed.strategies.len(), MOST_NAMES + 1);
+        assert_eq!(changed.strategies[MOST_NAMES], "and 12 more");
+        assert!(
+            changed
+                .says
+                .starts_with("in client0/persistent/tcp: poll 0\\u{1b}[1m; the other rows have numbers"),
+            "{}",
+            changed.says
+        );
+        // One alone is told as it is.
+        let one = findings(&of(vec![found("TRACER_CHANGED", Severity::Info, 0, "poll 0")], 1));
+        assert_eq!(one[0].says, "poll 0");
+    }
+
+    #[test]
+    fn errors_are_told_whole_before_they_are_only_counted() {
+        let all = (0..20)
+            .map(|n| found("LOST", Severity::Error, n, &format!("{n} were lost")))
+            .collect();
+        let texts = findings(&of(all, 20));
+        assert_eq!(texts.len(), SHOWN_WHOLE + 1);
+        assert!(
+            texts[3].says.starts_with("the same in 17 more rows"),
+            "{}",
+            texts[3].says
+        );
+        assert_eq!(texts[3].strategies.len(), MOST_NAMES + 1);
+    }
 }

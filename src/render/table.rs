@@ -22,6 +22,7 @@ pub(super) fn write(report: &Report, view: &View) -> String {
     for line in &report.header {
         page.paragraph(line, "  ");
     }
+    page.section(&report.summary, "  ");
     for table in &report.tables {
         page.table(table);
     }

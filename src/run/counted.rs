@@ -74,7 +74,7 @@ impl Bench<'_> {
                     pass.outcome,
                     pass.view,
                 );
-                self.settle(i, state);
+                self.settle(i, state, false);
                 if let Some(failure) = pass.round.trouble {
                     state.trouble(failure);
                 }

@@ -318,19 +318,31 @@ impl Bench<'_> {
     }
 
     fn record(&mut self, states: &[RowState], frame: &Frame, complete: bool) -> Record {
+        // What a failed row reached is no result, so nothing is compared with it.
+        let has_speed = |state: &RowState| state.is_live() && !state.rounds.is_empty();
+        let origins: Vec<Option<ServerOrigin>> = self
+            .rows
+            .iter()
+            .map(|row| Some(self.servers.get(row.place()?)?.info().origin))
+            .collect();
+        let is_sound = |i: &usize| has_speed(&states[*i]) && states[*i].is_sound(&self.rows[*i], origins[*i]);
         let baseline = self
             .settings
             .baseline
-            .filter(|row| !states[*row].rounds.is_empty())
-            .or_else(|| states.iter().position(|state| !state.rounds.is_empty()));
+            .filter(is_sound)
+            .or_else(|| (0..states.len()).find(is_sound))
+            .or_else(|| states.iter().position(has_speed));
         let strategies = states
             .iter()
             .zip(self.rows)
             .enumerate()
             .map(|(i, (state, row))| {
-                let reference = baseline.filter(|b| *b != i).map(|b| states[b].rounds.as_slice());
-                let server = row.place().and_then(|place| self.servers.get(place));
-                state.result(row, reference, server.map(|server| server.info().origin))
+                let reference = match baseline {
+                    Some(b) if b == i => Err("this row is the baseline"),
+                    Some(b) => Ok(states[b].rounds.as_slice()),
+                    None => Err("no row has a speed to compare with"),
+                };
+                state.result(row, reference, origins[i])
             })
             .collect();
         let mut servers = self.servers.iter().map(|(_, server)| server.info().clone());

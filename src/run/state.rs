@@ -45,6 +45,8 @@ pub(super) struct RowState {
     view: Option<Measured<ServerView>>,
     /// Commands of this row that the server got after the client had claimed them.
     late: u64,
+    /// Those of them that were claimed in timed rounds.
+    late_in_rounds: u64,
     /// What a script that counts for itself read.
     counters: Vec<CounterReading>,
     /// What both sides spent, when that was asked for.
@@ -78,6 +80,7 @@ impl RowState {
             errors: BTreeMap::new(),
             view: None,
             late: 0,
+            late_in_rounds: 0,
             counters: Vec::new(),
             usage: None,
             left: (0, Vec::new()),
@@ -255,9 +258,12 @@ impl RowState {
         usage::add(&mut self.usage, round);
     }
 
-    /// Keeps how many commands came after the end of a round.
-    pub(super) fn arrived_late(&mut self, commands: u64) {
-        self.late += commands;
+    /// Keeps how many commands came after the end of a round, and whether that was one that is kept.
+    pub(super) fn arrived_late(&mut self, commands: u64, kept: bool) {
+        self.late = self.late.saturating_add(commands);
+        if kept {
+            self.late_in_rounds = self.late_in_rounds.saturating_add(commands);
+        }
     }
 
     fn claim(&mut self, ops: Ops, errors: &BTreeMap<String, u64>, view: &Measured<ServerView>) {
@@ -279,17 +285,26 @@ impl RowState {
         stats::median(&rates(&self.rounds).into_iter().flatten().collect::<Vec<_>>())
     }
 
+    /// What the server saw of it in all its rounds.
+    fn whole_view(&self) -> Measured<ServerView> {
+        self.view
+            .clone()
+            .unwrap_or_else(|| Measured::NotMeasured("no round was run".to_owned()))
+    }
+
+    /// Whether its speed is a result so far: it has not failed, and its server confirms what it claims.
+    pub(super) fn is_sound(&self, row: &Row, origin: Option<ServerOrigin>) -> bool {
+        self.status(row, &self.whole_view(), origin).0 == Status::Ok
+    }
+
     /// The row as the record keeps it.
     pub(super) fn result(
         &self,
         row: &Row,
-        baseline: Option<&[Round]>,
+        baseline: Result<&[Round], &str>,
         origin: Option<ServerOrigin>,
     ) -> StrategyResult {
-        let view = self
-            .view
-            .clone()
-            .unwrap_or_else(|| Measured::NotMeasured("no round was run".to_owned()));
+        let view = self.whole_view();
         let (status, reason) = self.status(row, &view, origin);
         StrategyResult {
             name: row.strategy.name().to_string(),
@@ -305,21 +320,21 @@ impl RowState {
             experiment: Experiment {
                 counters: self.counters.clone(),
                 usage: self.usage,
-                served_late: self.late,
+                served_late: self.late_in_rounds,
                 ..Experiment::default()
             },
             failure: self.failure.clone(),
         }
     }
 
-    fn timed(&self, baseline: Option<&[Round]>) -> Measured<Timed> {
+    fn timed(&self, baseline: Result<&[Round], &str>) -> Measured<Timed> {
         let own = rates(&self.rounds);
         let Some(ops_per_s) = Interval::of(&own.iter().copied().flatten().collect::<Vec<_>>()) else {
             return Measured::NotMeasured("no timed round completed an operation".to_owned());
         };
         let vs_baseline = match baseline {
-            None => Measured::NotMeasured("this row is the baseline".to_owned()),
-            Some(rounds) => Measured::from_option(
+            Err(why) => Measured::NotMeasured(why.to_owned()),
+            Ok(rounds) => Measured::from_option(
                 stats::ratio_by_round(&own, &rates(rounds)),
                 "the baseline has no round to compare with",
             ),
@@ -367,7 +382,7 @@ impl RowState {
             Verification::Differs { claimed, served } => (
                 Status::Unverified,
                 Some(format!(
-                    "the client claims {} operations, the server served {}{}",
+                    "the client claims {} operations in all (warm-up, timed rounds and counting), the server served {}{}",
                     Grouped(claimed),
                     Grouped(served),
                     match self.late {

@@ -155,8 +155,8 @@ impl Bench<'_> {
     }
 
     /// Waits until the server is quiet when a row claims more than was served: what its client still
-    /// sends must not be counted for the next row.
-    pub(super) fn settle(&mut self, i: usize, state: &mut RowState) {
+    /// sends must not be counted for the next row. `kept`: it has just had a timed round that is kept.
+    pub(super) fn settle(&mut self, i: usize, state: &mut RowState, kept: bool) {
         let op = self.rows[i].op;
         if !state.claims_too_much(op) {
             return;
@@ -176,7 +176,7 @@ impl Bench<'_> {
                 .map(|view| view.served(op.commands()))
             {
                 None | Some(0) => return,
-                Some(late) => state.arrived_late(late),
+                Some(late) => state.arrived_late(late, kept),
             }
         }
     }
@@ -229,7 +229,7 @@ impl Bench<'_> {
                 if kept && let Some(usage) = round.usage {
                     state.spend(usage);
                 }
-                self.settle(i, state);
+                self.settle(i, state, kept);
                 if let Some(failure) = round.trouble {
                     state.trouble(failure);
                 }

@@ -64,7 +64,7 @@ impl Bench<'_> {
                     pass.view,
                     calls,
                 );
-                self.settle(i, state);
+                self.settle(i, state, false);
                 if let Some(failure) = pass.round.trouble {
                     state.trouble(failure);
                 }

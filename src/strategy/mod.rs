@@ -15,6 +15,7 @@ mod registry;
 mod rust;
 mod script;
 mod select;
+mod title;
 
 pub use assignment::{Assignment, Strategy, Work};
 pub use client::{Client, Mode, Presence};

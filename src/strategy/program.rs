@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::Path;
 use std::sync::Arc;
 
 use super::assignment::Strategy;
 use super::client::{Client, Mode, Presence};
 use super::contract::{Connect, Transport};
-use super::name::is_name;
+use super::title::title;
 
 struct ProgramClient {
     name: String,
@@ -61,19 +60,24 @@ impl Client for ProgramClient {
     }
 }
 
-/// The strategies of a program: its one mode over every transport. Its name is that of the file without
-/// folder and ending, or `program` where that cannot be a name.
-pub fn program_strategies(argv: &[OsString]) -> Vec<Strategy> {
-    let Some(first) = argv.first() else {
+/// The strategies of a program: its one mode over every transport. Its name is that of its script, or of its own
+/// file where it is no interpreter; a number follows where one of `taken` has that name already.
+pub fn program_strategies(argv: &[OsString], taken: &[&str]) -> Vec<Strategy> {
+    if argv.is_empty() {
         return Vec::new();
-    };
-    let stem = Path::new(first)
-        .file_stem()
-        .and_then(|stem| stem.to_str())
-        .unwrap_or_default();
-    let name = if is_name(stem) { stem } else { "program" };
+    }
+    let words: Vec<&str> = argv
+        .iter()
+        .map(|word| word.to_str().unwrap_or_default())
+        .collect();
+    let own = title(&words);
+    let numbered = (2..).map(|n| format!("{own}+{n}"));
+    let name = std::iter::once(own.clone())
+        .chain(numbered)
+        .find(|name| !taken.contains(&name.as_str()))
+        .unwrap_or(own);
     let client: Arc<dyn Client> = Arc::new(ProgramClient {
-        name: name.to_owned(),
+        name,
         argv: argv.to_vec(),
     });
     client
@@ -95,21 +99,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_names_the_strategy() {
-        let names = |program: &str| -> Vec<String> {
-            program_strategies(&[program.into(), "-x".into()])
+    fn the_script_names_the_strategy_over_every_transport() {
+        let names = |argv: &[&str], taken: &[&str]| -> Vec<String> {
+            let argv: Vec<OsString> = argv.iter().map(OsString::from).collect();
+            program_strategies(&argv, taken)
                 .iter()
                 .map(|s| s.name().to_string())
                 .collect()
         };
         assert_eq!(
-            names("/opt/my-client.py"),
-            ["my-client/persistent/tcp", "my-client/persistent/unix"]
+            names(&["/opt/my-client.py", "-x"], &[]),
+            ["my-client.py/persistent/tcp", "my-client.py/persistent/unix"]
         );
         assert_eq!(
-            names("/opt/a b/c*"),
+            names(&["python3", "worker.py"], &["raw"]),
+            ["worker.py/persistent/tcp", "worker.py/persistent/unix"]
+        );
+        // Beside a client of that name it is still told apart.
+        assert_eq!(
+            names(&["./raw"], &["raw", "raw+2"]),
+            ["raw+3/persistent/tcp", "raw+3/persistent/unix"]
+        );
+        assert_eq!(
+            names(&["/opt/a b/c*"], &[]),
             ["program/persistent/tcp", "program/persistent/unix"]
         );
-        assert!(program_strategies(&[]).is_empty());
+        assert!(program_strategies(&[], &[]).is_empty());
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use super::bench::{Source, missing};
 use super::model::{Align, Cell, Column, Group, Notes, Table};
 use super::number::Style;
-use super::shown;
+use super::{noise, shown};
 use crate::plan::scenario::published;
 use crate::record::label::label;
 use crate::record::{PublishedFigure, Record, StrategyResult, stats};
@@ -35,10 +35,13 @@ pub(super) fn sources<'a>(rows: &[StrategyResult]) -> Vec<Source<'a>> {
         ));
         sources.push(Source::new(
             Column::number("today", "×published", Group::Published),
-            |row, _| {
-                let today = row.timed.known().map(|timed| timed.ops_per_s.median);
+            |row, notes| {
+                let today = row.speed().known().map(|timed| timed.ops_per_s.median);
+                let note = noise::of_row(row).map(|why| notes.number(why));
                 match (today, printed(row, |figure| figure.ops_per_s)) {
-                    (Some(today), Some(then)) if then > 0.0 => Cell::number(today / then, Style::Factor),
+                    (Some(today), Some(then)) if then > 0.0 => {
+                        Cell::number(today / then, Style::Factor).noted(note)
+                    }
                     _ => Cell::Missing(None),
                 }
             },
@@ -47,8 +50,11 @@ pub(super) fn sources<'a>(rows: &[StrategyResult]) -> Vec<Source<'a>> {
     if any(|row| printed(row, |figure| figure.seconds).is_some()) {
         sources.push(Source::new(
             Column::number("seconds", "today", Group::Published),
-            |row, _| match seconds(row) {
-                Some(seconds) => Cell::number(seconds, Style::Rate),
+            |row, notes| match seconds(row) {
+                Some(seconds) => {
+                    let note = noise::of_row(row).map(|why| notes.number(why));
+                    Cell::number(seconds, Style::Rate).noted(note)
+                }
                 None => Cell::Missing(None),
             },
         ));
@@ -115,9 +121,9 @@ fn ended(row: &StrategyResult) -> Option<u64> {
     })
 }
 
-/// Wall time of a round: the median.
+/// Wall time of a round: the median; none where the row failed.
 fn seconds(row: &StrategyResult) -> Option<f64> {
-    let rounds = &row.timed.known()?.rounds;
+    let rounds = &row.speed().known()?.rounds;
     let seconds: Vec<f64> = rounds.iter().map(|round| round.elapsed.as_secs_f64()).collect();
     stats::median(&seconds)
 }
@@ -149,8 +155,8 @@ fn as_printed(
 }
 
 /// The tables beside the one of all rows.
-pub(super) fn tables(rows: &[StrategyResult]) -> Vec<Table> {
-    let mut tables = shards::tables(rows);
+pub(super) fn tables(rows: &[StrategyResult], notes: &mut Notes) -> Vec<Table> {
+    let mut tables = shards::tables(rows, notes);
     tables.extend(usage::table(rows));
     tables.extend(calls(rows));
     tables

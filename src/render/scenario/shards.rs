@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::record::stats::{self, Enough};
 use crate::record::{Interval, StrategyResult};
-use crate::render::model::{Cell, Column, Group, Table};
+use crate::render::model::{Cell, Column, Group, Notes, Table};
+use crate::render::noise;
 use crate::render::number::Style;
 use crate::render::shown;
 use crate::units::total;
@@ -22,7 +23,9 @@ fn line(row: &StrategyResult) -> Line {
 fn series(rows: &[StrategyResult]) -> Vec<&StrategyResult> {
     let several = |row: &&StrategyResult| {
         rows.iter().any(|other| {
-            other.name == row.name && other.axes.servers != row.axes.servers && other.timed.known().is_some()
+            other.name == row.name
+                && other.axes.servers != row.axes.servers
+                && other.speed().known().is_some()
         })
     };
     rows.iter().filter(several).collect()
@@ -34,20 +37,20 @@ pub(super) fn are_in(rows: &[StrategyResult]) -> bool {
 }
 
 /// Throughput by servers and clients, and the balance; none unless the number of servers varies.
-pub(super) fn tables(rows: &[StrategyResult]) -> Vec<Table> {
+pub(super) fn tables(rows: &[StrategyResult], notes: &mut Notes) -> Vec<Table> {
     let rows = series(rows);
     let numbers: BTreeSet<u32> = rows.iter().map(|row| row.axes.servers).collect();
     if numbers.len() < 2 {
         return Vec::new();
     }
     let rows = rows.as_slice();
-    [Some(throughput(rows, &numbers)), balance(rows)]
+    [Some(throughput(rows, &numbers, notes)), balance(rows)]
         .into_iter()
         .flatten()
         .collect()
 }
 
-fn throughput(rows: &[&StrategyResult], numbers: &BTreeSet<u32>) -> Table {
+fn throughput(rows: &[&StrategyResult], numbers: &BTreeSet<u32>, notes: &mut Notes) -> Table {
     let mut columns = vec![
         Column::text("op/s by servers", Group::Key),
         Column::number("clients", "", Group::Published),
@@ -61,11 +64,12 @@ fn throughput(rows: &[&StrategyResult], numbers: &BTreeSet<u32>) -> Table {
     }));
     columns.push(Column::number("enough", "servers", Group::Published));
     let mut lines: Vec<Line> = Vec::new();
-    let mut cells: BTreeMap<(Line, u32), Interval> = BTreeMap::new();
+    let mut cells: BTreeMap<(Line, u32), (Interval, Option<usize>)> = BTreeMap::new();
     for row in rows {
         let line = line(row);
-        if let Some(timed) = row.timed.known() {
-            cells.insert((line.clone(), row.axes.servers), timed.ops_per_s);
+        if let Some(timed) = row.speed().known() {
+            let note = noise::of_row(row).map(|why| notes.number(why));
+            cells.insert((line.clone(), row.axes.servers), (timed.ops_per_s, note));
         }
         if !lines.contains(&line) {
             lines.push(line);
@@ -77,12 +81,14 @@ fn throughput(rows: &[&StrategyResult], numbers: &BTreeSet<u32>) -> Table {
             Cell::number(f64::from(line.1), Style::Whole),
         ];
         row.extend(numbers.iter().map(|n| match cells.get(&(line.clone(), *n)) {
-            Some(rate) => Cell::number(rate.median, Style::Rate),
+            Some((rate, note)) => Cell::number(rate.median, Style::Rate).noted(*note),
             None => Cell::Missing(None),
         }));
         let rates: Vec<(u32, Interval)> = numbers
             .iter()
             .filter_map(|n| Some((*n, *cells.get(&(line.clone(), *n))?)))
+            // A claim that nobody confirms decides nothing.
+            .filter_map(|(n, (rate, note))| note.is_none().then_some((n, rate)))
             .collect();
         row.push(match stats::enough(&rates) {
             Enough::Point(point) => Cell::number(f64::from(point), Style::Whole),

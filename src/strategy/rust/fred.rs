@@ -28,7 +28,11 @@ fn modes() -> Vec<Mode> {
     };
     vec![
         mode("persistent", false, "one connection, one operation at a time"),
-        mode("pipeline", true, "one connection, operations in pipelines"),
+        mode(
+            "pipeline",
+            true,
+            "one connection, operations in pipelines: all of a batch under way together",
+        ),
     ]
 }
 
@@ -44,6 +48,7 @@ use built::set_up;
 mod built {
     use fred::prelude::*;
     use fred::types::CustomCommand;
+    use futures_util::future::join_all;
     use tokio::runtime::{Builder as Tokio, Runtime};
 
     use super::super::failure::Failure;
@@ -119,7 +124,7 @@ mod built {
         }
     }
 
-    async fn call<C: KeysInterface + ClientLike>(job: &Job, client: &C, i: u64) -> Result<Value, Error> {
+    async fn call(job: &Job, client: &Client, i: u64) -> Result<Value, Error> {
         match job.command(i) {
             Command::Get => client.get(job.key(i)).await,
             Command::Set => {
@@ -139,21 +144,10 @@ mod built {
         }
     }
 
+    /// Commands that are under way together go out in one write. fred's own `Pipeline` writes each by itself.
     async fn pipeline(job: &Job, client: &Client, batch: Batch, round: &mut Round) {
-        let pipeline = client.pipeline();
         let numbers = batch.first..batch.first + batch.count as u64;
-        for i in numbers.clone() {
-            // Only queued: what comes of it is in the replies.
-            let _: Result<Value, Error> = call(job, &pipeline, i).await;
-        }
-        let replies = pipeline.try_all::<Value>().await;
-        if replies.len() != batch.count {
-            round.failures.add(
-                &Failure::wrong_reply("a pipeline", "number of replies"),
-                batch.count,
-            );
-            return;
-        }
+        let replies = join_all(numbers.clone().map(|i| call(job, client, i))).await;
         for (i, reply) in numbers.zip(replies) {
             note(job, i, reply, round);
         }
