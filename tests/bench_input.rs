@@ -44,6 +44,30 @@ fn an_unknown_strategy_is_refused_with_the_nearest_one() {
     assert!(ended.error().contains("--baseline phpredis"), "{}", ended.stderr);
 }
 
+/// Nothing is left to run: the option that dropped it is named, and what can be done.
+#[test]
+fn an_option_that_leaves_nothing_is_named() {
+    for (args, parts) in [
+        (
+            &["-k", "0", "raw/persistent"][..],
+            &["--keep-alive 0", "raw/persistent/tcp, raw/persistent/unix", "'*/connect'"][..],
+        ),
+        (
+            &["--keep-alive", "1", "redis-rs/connect/tcp"],
+            &["--keep-alive 1", "(redis-rs/connect/tcp)", "'*/persistent'"],
+        ),
+        (
+            &["-k", "0", "--", "true"],
+            &["--keep-alive 0", "a program behind --", "leave --keep-alive out"],
+        ),
+    ] {
+        let error = refused(args).error();
+        for part in parts {
+            assert!(error.contains(part), "{args:?}: {error}");
+        }
+    }
+}
+
 #[test]
 fn control_characters_in_arguments_are_not_shown_as_they_are() {
     let ended = refused(&["raw\u{1b}[31m/x"]);

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::engine::EngineKind;
 use crate::render::{CountColumn, Format, SortBy};
 use crate::units::{escape, parse_span};
 
@@ -34,8 +33,8 @@ pub struct CountArgs {
     #[arg(short = 'c', long)]
     pub summary_only: bool,
 
-    /// Calls to count: names, %network, %file, %desc, %process, %signal, %memory, %ipc, %clock, %creds,
-    /// /regex, ! for all but these
+    /// Calls to count: names, %network, %file, %desc, %process, %signal, %memory, %ipc (these also without
+    /// %), %clock, %creds, /regex, ! for all but these
     #[arg(short = 'e', long = "trace", value_name = "trace=SET")]
     pub trace: Vec<String>,
 
@@ -89,7 +88,7 @@ pub struct CountArgs {
     pub format: Format,
 
     /// What counts
-    #[arg(long, value_enum, default_value_t = CountEngine::Ptrace)]
+    #[arg(long, value_enum, default_value_t = CountEngine::Auto)]
     pub engine: CountEngine,
 
     /// Attach to running processes, by id: commas or spaces make lists. Ctrl-C or --for ends the count, and
@@ -173,6 +172,9 @@ impl CountArgs {
 /// The engines that can count a program of which nothing is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CountEngine {
+    /// Ptrace; for programs that run already bpf, which does not stop them, where it may be used and sees what
+    /// is asked for
+    Auto,
     /// Every call with errno, times, bytes and peers; needs no rights
     Ptrace,
     /// Every call at half the cost of ptrace, without errno, times, bytes and peers; needs no rights
@@ -184,19 +186,6 @@ pub enum CountEngine {
     Perf,
     /// Every call with errno and wall time, by an installed strace and as slowly
     Strace,
-}
-
-impl CountEngine {
-    /// The engine.
-    pub fn kind(self) -> EngineKind {
-        match self {
-            CountEngine::Ptrace => EngineKind::Ptrace,
-            CountEngine::PtraceCounts => EngineKind::PtraceCounts,
-            CountEngine::Bpf => EngineKind::Bpf,
-            CountEngine::Perf => EngineKind::Perf,
-            CountEngine::Strace => EngineKind::Strace,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ pub mod bench;
 pub mod calls;
 pub mod count;
 mod count_args;
+mod count_engine;
 mod count_ops;
 mod count_result;
 mod count_server;
@@ -25,6 +26,7 @@ pub mod secrets;
 mod servers;
 pub mod setup;
 pub mod terminal;
+pub mod usage;
 pub mod worker;
 mod written_keys;
 
