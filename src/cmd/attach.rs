@@ -17,7 +17,7 @@ use super::count::{CountArgs, engine_error};
 use super::count_engine::Chosen;
 use super::count_result::{self, Finished};
 use super::count_server::Watch;
-use super::{Code, CommandError, CommandResult, WithCode, warn};
+use super::{Code, CommandError, CommandResult, WithCode, need_proc, warn};
 
 /// Processes that are named one by one in messages.
 const NAMED: usize = 5;
@@ -32,6 +32,7 @@ pub(super) fn run(
     request: &Request,
     mut watch: Option<Watch>,
 ) -> CommandResult {
+    need_proc()?;
     let root = Root::live();
     let mut wanted = Wanted::new(args, &root)?;
     let engine = chosen.engine;

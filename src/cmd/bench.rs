@@ -23,7 +23,7 @@ use super::outputs::{Header, file, form, places, write_outputs};
 use super::progress::Bar;
 use super::servers::{start, wanted};
 use super::written_keys::{clean_up, keys_of, to_clean};
-use super::{Code, CommandError, CommandResult, WithCode, counting, prove, scenario, secrets};
+use super::{Code, CommandError, CommandResult, WithCode, counting, need_proc, prove, scenario, secrets};
 
 /// What all timed rounds together take when nobody sets their length.
 const DEFAULT_TOTAL: Duration = Duration::from_secs(11);
@@ -105,6 +105,7 @@ pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult
     let args = &*args;
     let form = form(&args.output);
     places(&args.output)?;
+    need_proc()?;
     if let Some(name) = &args.scenario {
         return scenario::run(args, name);
     }

@@ -15,7 +15,9 @@ use regex::bytes::Regex;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::engine::{Availability, Engine, EngineError, EngineKind, Exit, Failures, Program, Request, Stdio, Window};
+use crate::engine::{
+    Availability, Engine, EngineError, EngineKind, Exit, Failures, Program, Request, Stdio, Window,
+};
 use crate::files;
 use crate::plan::trace_set;
 use crate::sys::process::{PidFd, default_signals, die_by, is_ignored};
@@ -24,6 +26,7 @@ use crate::units::{Nanos, Ops, escape};
 use super::attach;
 use super::count_engine::Chosen;
 use super::count_ops::{Found, copy_and_search};
+use super::count_output::SharedOutput;
 use super::count_result::{self, Finished};
 use super::count_server::Watch;
 use super::count_signals::forward;
@@ -145,6 +148,7 @@ fn launch(
     if let Some(watch) = &mut watch {
         watch.begin()?;
     }
+    let output = args.shares_output().then(SharedOutput::now);
     let started = Instant::now();
     let mut session = engine.launch(vec![program], request).map_err(engine_error)?;
     let targets = session
@@ -163,6 +167,7 @@ fn launch(
     };
     let mut outcome = session.finish(None).code(Code::Failed)?;
     let elapsed = Nanos::from(started.elapsed());
+    let hint = output.and_then(SharedOutput::hint);
     forwarding.close();
     // Nothing is left that could be passed on to: whoever ends systally now means systally.
     default_signals();
@@ -203,6 +208,9 @@ fn launch(
         engine: engine.kind(),
     };
     count_result::show(args, request, finished)?;
+    if let Some(hint) = hint {
+        warn(hint);
+    }
     Ok(end_as(exit))
 }
 

@@ -1,7 +1,7 @@
 //! What `systally count` takes: clap types, and the lists of process ids that they read.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -78,12 +78,14 @@ pub struct CountArgs {
     #[arg(long, value_name = "REGEX")]
     pub ops_from: Option<String>,
 
-    /// Keep the record (JSON) in this file; `-` is standard output
+    /// Keep the record (JSON) in this file, apart from what the program writes; `systally import FILE
+    /// --format md|csv` prints it in another form. `-` is standard output
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
     /// Form of the result. A table, also that of strace, goes to standard error, since standard output is the
-    /// program's; the other forms go to standard output
+    /// program's; the other forms go to standard output, behind what the program wrote there (-o keeps them
+    /// apart)
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
 
@@ -161,6 +163,16 @@ impl CountArgs {
     /// Whether running programs are to be counted, and none is started.
     pub fn attaches(&self) -> bool {
         !(self.pid.is_empty() && self.name.is_empty() && self.cgroup.is_empty())
+    }
+
+    /// Whether the result goes where a program that is started writes too.
+    pub(super) fn shares_output(&self) -> bool {
+        let dash = self.output.as_deref() == Some(Path::new("-"));
+        let form = match self.format {
+            Format::Markdown | Format::Csv | Format::Json => true,
+            Format::Table | Format::Strace => false,
+        };
+        !self.attaches() && (dash || form)
     }
 
     /// Whether only calls on some peers are to be shown.

@@ -92,7 +92,14 @@ mod tests {
             &["-p", "1"][..],
             &["--name", "php", "-w", "--tree", "--for", "1s"],
             &["--cgroup", "/x", "-e", "read", "-Z", "--no-pin"],
-            &["-p", "1", "-U", "calls,errors,name", "--server", "redis://127.0.0.1"],
+            &[
+                "-p",
+                "1",
+                "-U",
+                "calls,errors,name",
+                "--server",
+                "redis://127.0.0.1",
+            ],
         ] {
             assert_eq!(kind(plain, true), EngineKind::Bpf, "{plain:?}");
             assert_eq!(kind(plain, false), EngineKind::Ptrace, "{plain:?}");

@@ -53,9 +53,7 @@ fn record(request: &Request, finished: Finished) -> Record {
     let can = engine::engine(kind).learns(request);
     let chosen = |names: &[&str]| names.iter().all(|name| request.selection.contains_all(name));
     let per_op = |count: u64, needed: &[&str]| match ops.and_then(|ops| ops.per_op(count)) {
-        _ if !can.peers => {
-            Measured::NotMeasured(format!("the {kind} engine does not see peers"))
-        }
+        _ if !can.peers => Measured::NotMeasured(format!("the {kind} engine does not see peers")),
         _ if !chosen(needed) => {
             Measured::NotMeasured(format!("{} is not among the chosen calls", needed.join(", ")))
         }

@@ -27,6 +27,7 @@ mod perf_trace_log;
 mod procsystime;
 mod published;
 mod record;
+mod returns;
 mod rows;
 mod strace_log;
 mod strace_summary;
@@ -249,6 +250,26 @@ pub enum ImportError {
         /// Where the first zero byte is.
         offset: usize,
     },
+    /// Packed in a way that is not unpacked here.
+    #[error("this is packed with {packing}: unpack it first ({command} FILE | systally import -)")]
+    Packed {
+        /// How.
+        packing: &'static str,
+        /// What unpacks it.
+        command: &'static str,
+    },
+    /// Packed data within packed data, which may grow without end.
+    #[error(
+        "this is packed twice, {inner} within {outer}: unpack it once ({command} FILE | systally import -)"
+    )]
+    PackedTwice {
+        /// What it is at first sight.
+        outer: &'static str,
+        /// What was found in it.
+        inner: &'static str,
+        /// What unpacks the outer one.
+        command: &'static str,
+    },
     /// Text in two-byte units.
     #[error("this is UTF-16 text: convert it first (iconv -f UTF-16 -t UTF-8 FILE)")]
     Utf16,
@@ -318,7 +339,8 @@ pub fn import(input: Box<dyn Read>, from: Option<ImportFormat>) -> Result<Import
 }
 
 /// Takes off what stands before every line, when the rest is of a format.
-fn unwrapped(mut input: Box<dyn Read>, from: Option<ImportFormat>) -> Result<Box<dyn Read>, ImportError> {
+fn unwrapped(input: Box<dyn Read>, from: Option<ImportFormat>) -> Result<Box<dyn Read>, ImportError> {
+    let mut input = returns::as_line_feeds(input)?;
     let mut head = Vec::new();
     input.by_ref().take(WRAPPING).read_to_end(&mut head)?;
     let wrapping = wrapped::of(&head).filter(|kind| {
@@ -424,6 +446,7 @@ pub fn import_split_log(files: Vec<(u32, Box<dyn Read>)>) -> Result<Imported, Im
         };
         let (input, one) = packed::decompressed(file).map_err(of)?;
         torn.push(one);
+        let input = returns::as_line_feeds(input).map_err(|e| of(e.into()))?;
         let mut input = io::BufReader::with_capacity(256 << 10, input);
         session.read(&mut input, Some(pid)).map_err(of)?;
     }

@@ -113,16 +113,14 @@ fn calls_of(word: &str) -> Result<Vec<Syscall>, TraceSetError> {
     }
     if let Some(name) = word.strip_prefix('%') {
         let name = if name == "net" { "network" } else { name };
-        return class(name)
-            .map(calls_in)
-            .ok_or_else(|| TraceSetError::Class {
-                name: escape(name, 40),
-                known: CLASSES
-                    .iter()
-                    .map(|known| format!("%{}", known.name))
-                    .collect::<Vec<_>>()
-                    .join(", "),
-            });
+        return class(name).map(calls_in).ok_or_else(|| TraceSetError::Class {
+            name: escape(name, 40),
+            known: CLASSES
+                .iter()
+                .map(|known| format!("%{}", known.name))
+                .collect::<Vec<_>>()
+                .join(", "),
+        });
     }
     // Before the calls, as strace has it: `ipc` and `signal` are calls of 32-bit programs too.
     if let Some(class) = class(word).filter(|class| class.bare) {
