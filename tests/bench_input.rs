@@ -65,7 +65,8 @@ fn an_option_that_leaves_nothing_is_named() {
             &["--keep-alive 0", "a program behind --", "leave --keep-alive out"],
         ),
     ] {
-        let error = refused(args).error();
+        let ended = refused(args);
+        let error = ended.error();
         for part in parts {
             assert!(error.contains(part), "{args:?}: {error}");
         }
