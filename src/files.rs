@@ -1,12 +1,19 @@
 //! Writing a result so that a reader finds the old file or the new one, never half of one.
 
-use std::ffi::OsString;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+use tempfile::NamedTempFile;
 
 use crate::units::escape;
 
@@ -19,6 +26,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const SHOWN: usize = 1_000;
 /// The longest name whose temporary file can still be told by it; a name has 255 bytes at most.
 const LONGEST_PREFIX: usize = 200;
+/// What stands in the name of a temporary file between the name that it will have and some random letters.
+const MARK: &str = ".systally-";
+/// The random letters.
+const RANDOM: usize = 6;
+/// What it ends with.
+const SUFFIX: &str = ".new";
+
+/// The files whose leftovers have been looked for; once is enough for a process that writes one many times.
+static SWEPT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 /// Why a file cannot be written. Displays as operation, path, cause and next step.
 #[derive(Debug, thiserror::Error)]
@@ -101,23 +117,94 @@ fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::
     // Through links to the file they lead to: renaming would replace the link.
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let existing = std::fs::metadata(&target).ok();
-    let mut prefix = OsString::from(".");
-    match target.file_name() {
-        Some(name) if name.len() <= LONGEST_PREFIX => prefix.push(name),
-        Some(_) | None => prefix.push("systally"),
+    let folder = folder(&target);
+    let prefix = prefix_for(&target);
+    let mut swept = SWEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if swept.insert(target.clone()) {
+        sweep(&folder, &prefix);
     }
-    let mut temporary = tempfile::Builder::new()
-        .prefix(&prefix)
-        .suffix(".new")
-        // Less the umask: what any program gives a new file. Temporary files are private otherwise.
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(folder(&target))
-        .map_err(|e| unnamed(&e))?;
+    drop(swept);
+    let (mut temporary, _locked) = temporary(&folder, &prefix).map_err(|e| unnamed(&e))?;
     if let Some(existing) = existing {
         temporary.as_file().set_permissions(existing.permissions())?;
     }
     write(temporary.as_file_mut())?;
     temporary.persist(&target).map_err(|e| e.error)?;
+    Ok(())
+}
+
+/// How the temporary files of this one begin.
+fn prefix_for(target: &Path) -> OsString {
+    let mut prefix = OsString::from(".");
+    match target.file_name() {
+        Some(name) if name.len() <= LONGEST_PREFIX => prefix.push(name),
+        Some(_) | None => prefix.push("systally"),
+    }
+    prefix.push(MARK);
+    prefix
+}
+
+/// A temporary file, and the lock on it that tells others that its writer lives: the kernel lets go of it in
+/// every way that a process can end. `None` where the file system has no locks; then no one sweeps either.
+fn temporary(folder: &Path, prefix: &OsStr) -> io::Result<(NamedTempFile, Option<Flock<File>>)> {
+    loop {
+        let file = tempfile::Builder::new()
+            .prefix(prefix)
+            .rand_bytes(RANDOM)
+            .suffix(SUFFIX)
+            // Less the umask: what any program gives a new file. Temporary files are private otherwise.
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(folder)?;
+        match Flock::lock(file.as_file().try_clone()?, FlockArg::LockExclusiveNonblock) {
+            // Somebody swept it between the two calls, and it has no name any more.
+            Ok(lock) if lock.metadata()?.nlink() == 0 => {}
+            Err((_, Errno::EWOULDBLOCK)) => {}
+            Ok(lock) => return Ok((file, Some(lock))),
+            Err(_) => return Ok((file, None)),
+        }
+    }
+}
+
+/// Removes the temporary files that writers of the same file have left behind when they were killed. What
+/// cannot be looked at stays.
+fn sweep(folder: &Path, prefix: &OsStr) {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        if is_temporary(&entry.file_name(), prefix) {
+            // Nobody waits for this one, and the next write tries again.
+            let _ = remove_if_left(&folder.join(entry.file_name()));
+        }
+    }
+}
+
+/// Whether a name is one that [`temporary`] gives.
+fn is_temporary(name: &OsStr, prefix: &OsStr) -> bool {
+    name.as_bytes()
+        .strip_prefix(prefix.as_bytes())
+        .and_then(|rest| rest.strip_suffix(SUFFIX.as_bytes()))
+        .is_some_and(|random| random.len() == RANDOM && random.iter().all(u8::is_ascii_alphanumeric))
+}
+
+/// Removes a temporary file of this user that nobody has locked: its writer has ended.
+fn remove_if_left(path: &Path) -> io::Result<()> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() || found.nlink() != 1 || found.uid() != nix::unistd::geteuid().as_raw() {
+        return Ok(());
+    }
+    let Ok(_locked) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else {
+        return Ok(());
+    };
+    // Its writer may have finished meanwhile and given it its name.
+    let now = std::fs::symlink_metadata(path)?;
+    if (now.dev(), now.ino()) == (found.dev(), found.ino()) {
+        std::fs::remove_file(path)?;
+    }
     Ok(())
 }
 
@@ -167,6 +254,7 @@ fn folder(file: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     fn names(folder: &Path) -> Vec<OsString> {
         std::fs::read_dir(folder)
@@ -201,6 +289,71 @@ mod tests {
         assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o640);
+    }
+
+    #[test]
+    fn what_killed_writers_left_is_removed_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let inside = |name: &str| folder.path().join(name);
+        let path = inside("run.json");
+        let prefix = prefix_for(&path);
+        // A writer that was killed, and one that lives.
+        let (dead, lock) = temporary(folder.path(), &prefix).unwrap();
+        drop(lock);
+        let (_, dead) = dead.keep().unwrap();
+        let (live, _lock) = temporary(folder.path(), &prefix).unwrap();
+        // What only looks like it.
+        let others = [
+            ".run.json.systally-abc.new",
+            ".run.json.systally-abc-ef.new",
+            ".run.json.systally-abcdef.old",
+            ".run.jsonabcdef.new",
+            ".other.json.systally-abcdef.new",
+            "run.json.systally-abcdef.new",
+        ];
+        for name in others {
+            std::fs::write(inside(name), "mine").unwrap();
+        }
+        std::fs::write(inside("target"), "mine").unwrap();
+        std::os::unix::fs::symlink("target", inside(".run.json.systally-aaaaaa.new")).unwrap();
+        std::fs::create_dir(inside(".run.json.systally-bbbbbb.new")).unwrap();
+        std::fs::hard_link(inside("target"), inside(".run.json.systally-cccccc.new")).unwrap();
+        nix::unistd::mkfifo(
+            &inside(".run.json.systally-dddddd.new"),
+            nix::sys::stat::Mode::S_IRWXU,
+        )
+        .unwrap();
+        let before: BTreeSet<OsString> = names(folder.path()).into_iter().collect();
+        write(&path, "new").unwrap();
+        let after: BTreeSet<OsString> = names(folder.path()).into_iter().collect();
+        let gone: Vec<&OsString> = before.difference(&after).collect();
+        assert_eq!(gone, [dead.file_name().unwrap()]);
+        let came: Vec<&OsString> = after.difference(&before).collect();
+        assert_eq!(came, ["run.json"]);
+        assert!(live.path().exists());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
+    }
+
+    #[test]
+    fn writers_of_one_file_do_not_sweep_each_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let prefix = prefix_for(Path::new("run.json"));
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let sweeper = scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    sweep(folder.path(), &prefix);
+                }
+            });
+            for round in 0..500 {
+                let (file, _lock) = temporary(folder.path(), &prefix).unwrap();
+                file.persist(folder.path().join("run.json"))
+                    .unwrap_or_else(|e| panic!("round {round}: {e}"));
+            }
+            done.store(true, Ordering::Relaxed);
+            sweeper.join().unwrap();
+        });
+        assert_eq!(names(folder.path()), ["run.json"]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         // Help and version are answers, and an answer that could not be given is a failure.
         Err(answer) => {
+            let answer = cmd::usage::escaped(answer);
             let code = match (answer.print(), u8::try_from(answer.exit_code())) {
                 (Ok(()), Ok(code)) => code,
                 (Err(_), Ok(code)) if code > 0 => code,

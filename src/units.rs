@@ -195,11 +195,16 @@ pub fn parse_span(text: &str) -> Result<Duration, String> {
         "s" => 1.0,
         "m" | "min" => 60.0,
         "" => return Err("a unit is needed: 200ms, 2s, 1m".to_owned()),
-        other => return Err(format!("unknown unit '{other}'; use us, ms, s or m")),
+        other => {
+            return Err(format!(
+                "unknown unit '{}'; use us, ms, s or m",
+                escape(other, 40)
+            ));
+        }
     };
     let value: f64 = number
         .parse()
-        .map_err(|_| format!("'{number}' is not a number"))?;
+        .map_err(|_| format!("'{}' is not a number", escape(number, 40)))?;
     let seconds = value * scale;
     if !(1e-3..=86_400.0).contains(&seconds) {
         return Err("must lie between 1ms and 24 hours".to_owned());

@@ -44,10 +44,78 @@ fn an_unknown_strategy_is_refused_with_the_nearest_one() {
     assert!(ended.error().contains("--baseline phpredis"), "{}", ended.stderr);
 }
 
+/// Nothing is left to run: the option that dropped it is named, and what can be done.
+#[test]
+fn an_option_that_leaves_nothing_is_named() {
+    for (args, parts) in [
+        (
+            &["-k", "0", "raw/persistent"][..],
+            &[
+                "--keep-alive 0",
+                "raw/persistent/tcp, raw/persistent/unix",
+                "'*/connect'",
+            ][..],
+        ),
+        (
+            &["--keep-alive", "1", "redis-rs/connect/tcp"],
+            &["--keep-alive 1", "(redis-rs/connect/tcp)", "'*/persistent'"],
+        ),
+        (
+            &["-k", "0", "--", "true"],
+            &["--keep-alive 0", "a program behind --", "leave --keep-alive out"],
+        ),
+    ] {
+        let ended = refused(args);
+        let error = ended.error();
+        for part in parts {
+            assert!(error.contains(part), "{args:?}: {error}");
+        }
+    }
+}
+
 #[test]
 fn control_characters_in_arguments_are_not_shown_as_they_are() {
-    let ended = refused(&["raw\u{1b}[31m/x"]);
-    assert!(!ended.stderr.contains('\u{1b}'), "{:?}", ended.stderr);
+    let long = "x".repeat(65_536);
+    for args in [
+        &["raw\u{1b}[31m/x"][..],
+        &["--clients", "a\u{1b}[31m"],
+        &["--a\u{1b}[31m"],
+        &["--clients", &long],
+        &["--duration", &long],
+        &[&format!("--{long}")],
+    ] {
+        let ended = refused(args);
+        assert!(!ended.stderr.contains('\u{1b}'), "{:?}", ended.stderr);
+        assert!(ended.stderr.len() < 2_000, "{} bytes", ended.stderr.len());
+    }
+}
+
+/// Where there is no `/proc` nothing can be measured, and each command says so in the same words.
+#[test]
+fn without_proc_the_next_step_is_told() {
+    const UNMOUNT: &str = "umount -l /proc && exec \"$0\" \"$@\"";
+    let within = |args: &[&str]| {
+        std::process::Command::new("unshare")
+            .args(["-m", "sh", "-c", UNMOUNT])
+            .args(args)
+            .output()
+    };
+    if !within(&["true"]).is_ok_and(|output| output.status.success()) {
+        println!("SKIP: /proc cannot be unmounted in a namespace here");
+        return;
+    }
+    for args in [
+        &["bench", "raw", "--builtin-server", "-n", "10"][..],
+        &["count", "-p", "1"],
+        &["preflight"],
+        &["list"],
+    ] {
+        let output = within(&[&[env!("CARGO_BIN_EXE_systally")], args].concat()).unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(6), "{args:?}: {said}");
+        assert!(said.contains("mount -t proc proc /proc"), "{args:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
 }
 
 #[test]

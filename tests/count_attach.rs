@@ -613,22 +613,64 @@ fn ctrl_c_and_the_time_end_the_count_and_not_the_program() {
         return;
     };
     let pid = guest.pid().to_string();
-    let (code, said) = run(&["-p", &pid, "--for", "200ms"]);
-    assert_eq!(code, 0, "{said}");
-    assert!(row(&said, "getppid").is_some(), "{said}");
-    assert!(
-        said.contains(&format!("(pid {pid}), by ptrace, for 200 ms")),
-        "{said}"
-    );
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
-        let (mut child, mut lines) = counting_now(&["--pid", &pid]);
-        kill(Pid::from_raw(child.id() as i32), signal).unwrap();
-        let mut table = String::new();
-        lines.read_to_string(&mut table).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(0), "{table}");
-        assert!(table.contains("total"), "{table}");
-        assert_free(guest.pid());
+    for kind in engines() {
+        let (code, said) = run(&["-p", &pid, "--for", "200ms", "--engine", kind.name()]);
+        assert_eq!(code, 0, "{said}");
+        assert!(row(&said, "getppid").is_some(), "{said}");
+        assert!(
+            said.contains(&format!("(pid {pid}), by {kind}, for 200 ms")),
+            "{said}"
+        );
+        for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
+            let (mut child, mut lines) = counting_now(&["--pid", &pid, "--engine", kind.name()]);
+            kill(Pid::from_raw(child.id() as i32), signal).unwrap();
+            let mut table = String::new();
+            lines.read_to_string(&mut table).unwrap();
+            assert_eq!(child.wait().unwrap().code(), Some(0), "{table}");
+            assert!(table.contains("total"), "{table}");
+            assert_free(guest.pid());
+        }
     }
+    guest.finish();
+}
+
+/// Others may depend on a program that runs, so it is not stopped where bpf can do what is asked for.
+#[test]
+fn a_running_program_is_not_stopped_unless_that_is_needed() {
+    if !engines().contains(&EngineKind::Bpf) {
+        return;
+    }
+    let Some(guest) = Guest::start(&["busy", "1"]) else {
+        return;
+    };
+    let pid = guest.pid().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("record.json");
+    let by = |more: &[&str], line: &str, engine: EngineKind| {
+        let record = ["-o", file.to_str().unwrap()];
+        let (code, said) = run(&[&["-p", &pid, "--for", "100ms"], more, &record].concat());
+        assert_eq!(code, 0, "{said}");
+        assert!(said.contains(&format!("(pid {pid}), by {line}")), "{said}");
+        let record = systally::record::wire::load(&file).unwrap();
+        let counted = record.strategies[0].counted.known().unwrap();
+        assert_eq!(counted.engine, engine.name());
+        // What was measured is no more than the engine sees.
+        let phases = &counted.phases.run_loop.syscalls;
+        let cpu = phases["getppid"].cpu.known().is_some();
+        assert!(!(cpu && engine == EngineKind::Bpf), "{said}");
+    };
+    by(&[], "bpf (auto: it does not stop the program; ", EngineKind::Bpf);
+    by(
+        &["--peers"],
+        "ptrace (auto: bpf does not see where ",
+        EngineKind::Ptrace,
+    );
+    by(
+        &["-U", "calls,cpu"],
+        "ptrace (auto: bpf does not see CPU time)",
+        EngineKind::Ptrace,
+    );
+    by(&["--engine", "ptrace"], "ptrace, for ", EngineKind::Ptrace);
     guest.finish();
 }
 
@@ -667,15 +709,18 @@ fn a_tree_of_workers_is_counted_by_its_manager() {
         return;
     };
     let manager = guest.pid().to_string();
-    let (code, alone) = run(&["-p", &manager, "--for", "100ms"]);
-    assert_eq!(code, 0, "{alone}");
-    assert!(row(&alone, "getppid").is_none(), "{alone}");
-    let (code, said) = run(&["-p", &manager, "--tree", "--for", "300ms"]);
-    assert_eq!(code, 0, "{said}");
-    assert!(row(&said, "getppid").is_some(), "{said}");
-    for pid in &workers {
-        assert!(said.contains(&format!("fpm-worker (pid {pid})")), "{said}");
-        assert_free(*pid);
+    for kind in engines() {
+        let engine = ["--engine", kind.name()];
+        let (code, alone) = run(&[&["-p", &manager, "--for", "100ms"], &engine[..]].concat());
+        assert_eq!(code, 0, "{alone}");
+        assert!(row(&alone, "getppid").is_none(), "{alone}");
+        let (code, said) = run(&[&["-p", &manager, "--tree", "--for", "300ms"], &engine[..]].concat());
+        assert_eq!(code, 0, "{said}");
+        assert!(row(&said, "getppid").is_some(), "{said}");
+        for pid in &workers {
+            assert!(said.contains(&format!("fpm-worker (pid {pid})")), "{said}");
+            assert_free(*pid);
+        }
     }
     let list = workers.iter().map(i32::to_string).collect::<Vec<_>>().join(",");
     let (code, said) = run(&["-p", &list, "--for", "100ms"]);
@@ -914,7 +959,7 @@ fn another_tracer_is_named() {
         .spawn()
         .unwrap();
     until("strace has attached", || states(pid).1);
-    let (code, said) = run(&["-p", &pid.to_string(), "--for", "1s"]);
+    let (code, said) = run(&["-p", &pid.to_string(), "--for", "1s", "--engine", "ptrace"]);
     strace.kill().unwrap();
     strace.wait().unwrap();
     assert_eq!(code, 6, "{said}");
@@ -960,6 +1005,8 @@ fn a_process_that_is_traced_is_left_out_and_the_others_are_counted() {
         &format!("{},{}", guest.pid(), other.pid()),
         "--for",
         "100ms",
+        "--engine",
+        "ptrace",
     ]);
     strace.kill().unwrap();
     strace.wait().unwrap();

@@ -482,6 +482,42 @@ fn forms_on_standard_output_begin_on_a_line_of_their_own() {
     assert!(serde_json::from_str::<serde_json::Value>(&record).is_ok());
 }
 
+/// Whoever reads the result by a program is told that it is not alone on standard output, where that is so.
+#[test]
+fn a_result_behind_other_output_is_told_of() {
+    if !can_trace() {
+        return;
+    }
+    const HINT: &str = "-o FILE keeps it apart";
+    let folder = tempfile::tempdir().unwrap();
+    let to_file = |arguments: &[&str]| {
+        let file = std::fs::File::create(folder.path().join("out")).unwrap();
+        let output = systally(arguments).stdout(file).output().unwrap();
+        assert!(output.status.success());
+        text(&output.stderr)
+    };
+    let record = folder.path().join("run.json");
+    let record = record.to_str().unwrap();
+    for form in ["json", "csv", "md"] {
+        let said = text(&run(&["--format", form, "--", "echo", "x"]).stderr);
+        assert_eq!(said.matches(HINT).count(), 1, "{said}");
+    }
+    assert_eq!(to_file(&["-o", "-", "--", "echo", "x"]).matches(HINT).count(), 1);
+    for apart in [
+        &["--format", "json", "--", "true"][..],
+        &["-o", record, "--", "echo", "x"],
+        &["--format", "strace", "--", "echo", "x"],
+    ] {
+        let said = to_file(apart);
+        assert!(!said.contains(HINT), "{apart:?}: {said}");
+    }
+    let devnull = systally(&["--format", "json", "--", "echo", "x"])
+        .stdout(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(!text(&devnull.stderr).contains(HINT));
+}
+
 #[test]
 fn a_negative_number_of_operations_is_refused_in_words() {
     if !can_trace() {

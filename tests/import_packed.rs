@@ -145,3 +145,38 @@ fn what_needs_too_much_memory_to_unpack_is_refused() {
         &["more memory than systally takes", "zstd -dc --long=31"],
     );
 }
+
+#[test]
+fn what_is_packed_twice_or_otherwise_is_told_with_what_unpacks_it() {
+    let pack = |content: &[u8]| {
+        let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut out, content).unwrap();
+        out.finish().unwrap()
+    };
+    let log = log();
+    is_refused(
+        "a.gz.gz",
+        &pack(&gzip(&log)),
+        &["packed twice, gzip within gzip", "gzip -dc"],
+    );
+    is_refused("a.zst.gz", &pack(&zstd(&log)), &["zstd within gzip", "gzip -dc"]);
+    is_refused(
+        "a.xz.gz",
+        &pack(b"\xfd7zXZ\0rest"),
+        &["xz within gzip", "gzip -dc"],
+    );
+    is_refused("a.xz", b"\xfd7zXZ\0rest", &["packed with xz", "xz -dc"]);
+    is_refused("a.bz2", b"BZh91AY&SY", &["packed with bzip2", "bzip2 -dc"]);
+    is_refused("a.zip", b"PK\x03\x04\x14\0", &["packed with zip", "unzip -p"]);
+}
+
+/// Old Macs and some exports end lines so.
+#[test]
+fn lines_may_end_with_a_carriage_return_alone() {
+    let log = log();
+    let returns = log.replace('\n', "\r");
+    let expected = calls(&import("a.log", log.as_bytes()));
+    assert!(expected > 0);
+    assert_eq!(calls(&import("a.log", returns.as_bytes())), expected);
+    assert_eq!(calls(&import("a.log.gz", &gzip(&returns))), expected);
+}

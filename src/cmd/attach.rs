@@ -7,16 +7,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, anyhow};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
-use crate::engine::{self, Attachment, Availability, EngineKind, Finder, Request};
+use crate::engine::{Attachment, Availability, EngineKind, Finder, Request};
 use crate::proc::Root;
 use crate::proc::processes::{self, NamePattern, Standing};
 use crate::sys::process::{default_signals, is_ignored};
 use crate::units::{Nanos, Ops, escape};
 
 use super::count::{CountArgs, engine_error};
+use super::count_engine::Chosen;
 use super::count_result::{self, Finished};
 use super::count_server::Watch;
-use super::{Code, CommandError, CommandResult, WithCode, warn};
+use super::{Code, CommandError, CommandResult, WithCode, need_proc, warn};
 
 /// Processes that are named one by one in messages.
 const NAMED: usize = 5;
@@ -25,10 +26,16 @@ const NAMED: usize = 5;
 ///
 /// # Errors
 /// Processes that do not exist (usage) or may not be counted (6).
-pub(super) fn run(args: &CountArgs, request: &Request, mut watch: Option<Watch>) -> CommandResult {
+pub(super) fn run(
+    args: &CountArgs,
+    chosen: Chosen,
+    request: &Request,
+    mut watch: Option<Watch>,
+) -> CommandResult {
+    need_proc()?;
     let root = Root::live();
     let mut wanted = Wanted::new(args, &root)?;
-    let engine = engine::engine(args.engine.kind());
+    let engine = chosen.engine;
     if engine.kind() != EngineKind::Ptrace
         && let Availability::Unavailable { why, fix } = engine.availability()
     {
@@ -63,9 +70,10 @@ pub(super) fn run(args: &CountArgs, request: &Request, mut watch: Option<Watch>)
         Some(span) => format!("for {}", Nanos::from(span)),
         None => "until Ctrl-C".to_owned(),
     };
+    let why = chosen.why.map(|why| format!(" ({why})")).unwrap_or_default();
     warn(&format!(
-        "systally: counting {names}, by {}, {until}",
-        engine.kind()
+        "systally: counting {names}, by {}{why}, {until}",
+        chosen.kind()
     ));
     let began = std::time::Instant::now();
     // Nothing more to do about the processes when the server fails here: dropping lets them go.
@@ -77,7 +85,7 @@ pub(super) fn run(args: &CountArgs, request: &Request, mut watch: Option<Watch>)
         .map_err(engine_error)?;
     let served = watch.map(Watch::end);
     let elapsed = Nanos::from(began.elapsed());
-    let finished = finished(args, &wanted, &names, attachment, elapsed, served)?;
+    let finished = finished(args, chosen.kind(), &wanted, &names, attachment, elapsed, served)?;
     // A server that got nothing to do is an answer; one that gave none is not.
     let unknown_ops = finished
         .served
@@ -93,6 +101,7 @@ pub(super) fn run(args: &CountArgs, request: &Request, mut watch: Option<Watch>)
 
 fn finished(
     args: &CountArgs,
+    engine: EngineKind,
     wanted: &Wanted,
     names: &str,
     attachment: Box<dyn Attachment>,
@@ -130,8 +139,8 @@ fn finished(
             .notes
             .push(format!("all counted processes had ended after {elapsed}"));
     }
-    if args.engine.kind() == EngineKind::Ptrace {
-        let bpf = match engine::engine(EngineKind::Bpf).availability() {
+    if engine == EngineKind::Ptrace {
+        let bpf = match crate::engine::engine(EngineKind::Bpf).availability() {
             Availability::Ready => "--engine bpf, which may be used here,",
             Availability::Unavailable { .. } => "with CAP_BPF and CAP_PERFMON, --engine bpf",
         };
@@ -149,6 +158,7 @@ fn finished(
             .or(served.as_ref().and_then(|served| served.ops)),
         elapsed,
         served,
+        engine,
     })
 }
 

@@ -23,7 +23,7 @@ use super::outputs::{Header, file, form, places, write_outputs};
 use super::progress::Bar;
 use super::servers::{start, wanted};
 use super::written_keys::{clean_up, keys_of, to_clean};
-use super::{Code, CommandError, CommandResult, WithCode, counting, prove, scenario, secrets};
+use super::{Code, CommandError, CommandResult, WithCode, counting, need_proc, prove, scenario, secrets};
 
 /// What all timed rounds together take when nobody sets their length.
 const DEFAULT_TOTAL: Duration = Duration::from_secs(11);
@@ -105,6 +105,7 @@ pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult
     let args = &*args;
     let form = form(&args.output);
     places(&args.output)?;
+    need_proc()?;
     if let Some(name) = &args.scenario {
         return scenario::run(args, name);
     }
@@ -125,7 +126,10 @@ pub(super) fn run_within(args: &mut BenchArgs, within: &Within) -> CommandResult
         },
     );
     if rows.is_empty() {
-        return Err(anyhow!("no strategy is left to run; `systally list` shows all")).code(Code::Usage);
+        return Err(anyhow!(
+            "none of the clients that systally knows works against this server; `systally list` shows what they work against"
+        ))
+        .code(Code::Usage);
     }
     let counting = counting::choose(args.engine, args.witness)?;
     let interrupt = Interrupt::install().context("cannot handle signals")?;
@@ -253,9 +257,43 @@ fn strategies(args: &BenchArgs, memcached: bool) -> Result<Vec<Strategy>, Comman
     chosen.splice(0..0, own);
     if let Some(keep) = args.load.keep_alive {
         let per_op = |s: &Strategy| matches!(s.mode.connect, Connect::PerOp);
-        chosen.retain(|strategy| per_op(strategy) == (keep == 0));
+        let (kept, dropped): (Vec<_>, Vec<_>) =
+            chosen.into_iter().partition(|one| per_op(one) == (keep == 0));
+        if kept.is_empty() && !dropped.is_empty() {
+            return Err(dropped_by_keep_alive(keep, &dropped, args)).code(Code::Usage);
+        }
+        chosen = kept;
     }
     Ok(chosen)
+}
+
+/// Why nothing is left of what was chosen, and what to do.
+fn dropped_by_keep_alive(keep: u8, dropped: &[Strategy], args: &BenchArgs) -> anyhow::Error {
+    /// Strategies that are named one by one.
+    const NAMED: usize = 3;
+    let (left, such) = match keep {
+        0 => ("that connect for each operation", "'*/connect'"),
+        _ => ("that keep their connection", "'*/persistent'"),
+    };
+    if !args.program.is_empty() && args.strategies.is_empty() {
+        return anyhow!(
+            "--keep-alive {keep} leaves only modes {left}, and a program behind -- counts as one that keeps its \
+             connection; leave --keep-alive out: what the program does is counted all the same"
+        );
+    }
+    let mut names: Vec<String> = dropped
+        .iter()
+        .take(NAMED)
+        .map(|one| one.name().to_string())
+        .collect();
+    if dropped.len() > NAMED {
+        names.push(format!("{} more", dropped.len() - NAMED));
+    }
+    anyhow!(
+        "--keep-alive {keep} leaves only modes {left}, and there is none among what was chosen ({}); leave \
+         --keep-alive out, or name such modes: {such}",
+        names.join(", ")
+    )
 }
 
 /// The row that `--baseline` names.

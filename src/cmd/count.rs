@@ -15,14 +15,18 @@ use regex::bytes::Regex;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::engine::{self, Availability, EngineError, Exit, Failures, Program, Request, Stdio, Window};
+use crate::engine::{
+    Availability, Engine, EngineError, EngineKind, Exit, Failures, Program, Request, Stdio, Window,
+};
 use crate::files;
 use crate::plan::trace_set;
 use crate::sys::process::{PidFd, default_signals, die_by, is_ignored};
 use crate::units::{Nanos, Ops, escape};
 
 use super::attach;
+use super::count_engine::Chosen;
 use super::count_ops::{Found, copy_and_search};
+use super::count_output::SharedOutput;
 use super::count_result::{self, Finished};
 use super::count_server::Watch;
 use super::count_signals::forward;
@@ -47,7 +51,8 @@ pub fn run(args: &mut CountArgs) -> CommandResult {
         ))
         .code(Code::Usage);
     }
-    let engine = engine::engine(args.engine.kind());
+    let chosen = Chosen::new(args);
+    let engine = chosen.engine;
     if args.asks_for_peers() && !engine.capabilities().peers {
         return Err(anyhow!(
             "the {} engine does not see where descriptors lead; use --engine ptrace for --peers, --only-peer and \
@@ -72,7 +77,7 @@ pub fn run(args: &mut CountArgs) -> CommandResult {
         window: Window::Whole,
         selection,
         pin: !args.no_pin,
-        cpu_time: args.engine == CountEngine::Ptrace,
+        cpu_time: engine.kind() == EngineKind::Ptrace,
         failures: if wants_failures {
             Failures::All
         } else {
@@ -81,9 +86,9 @@ pub fn run(args: &mut CountArgs) -> CommandResult {
     };
     let watch = args.server.as_deref().map(Watch::open).transpose()?;
     if args.attaches() {
-        attach::run(args, &request, watch)
+        attach::run(args, chosen, &request, watch)
     } else {
-        launch(args, &request, watch)
+        launch(args, engine, &request, watch)
     }
 }
 
@@ -109,14 +114,18 @@ fn mistyped(program: &[OsString]) -> Result<(), CommandError> {
 }
 
 /// Starts the program and counts it to its end.
-fn launch(args: &CountArgs, request: &Request, mut watch: Option<Watch>) -> CommandResult {
+fn launch(
+    args: &CountArgs,
+    engine: &dyn Engine,
+    request: &Request,
+    mut watch: Option<Watch>,
+) -> CommandResult {
     let search = args
         .ops_from
         .as_deref()
         .map(|expression| Regex::new(expression).map_err(|e| anyhow!("--ops-from: {e}")))
         .transpose()
         .code(Code::Usage)?;
-    let engine = engine::engine(args.engine.kind());
     if let Availability::Unavailable { why, fix } = engine.availability() {
         return Err(anyhow!("cannot count: {why}; {fix}")).code(Code::CannotMeasure);
     }
@@ -139,6 +148,7 @@ fn launch(args: &CountArgs, request: &Request, mut watch: Option<Watch>) -> Comm
     if let Some(watch) = &mut watch {
         watch.begin()?;
     }
+    let output = args.shares_output().then(SharedOutput::now);
     let started = Instant::now();
     let mut session = engine.launch(vec![program], request).map_err(engine_error)?;
     let targets = session
@@ -157,6 +167,7 @@ fn launch(args: &CountArgs, request: &Request, mut watch: Option<Watch>) -> Comm
     };
     let mut outcome = session.finish(None).code(Code::Failed)?;
     let elapsed = Nanos::from(started.elapsed());
+    let hint = output.and_then(SharedOutput::hint);
     forwarding.close();
     // Nothing is left that could be passed on to: whoever ends systally now means systally.
     default_signals();
@@ -194,8 +205,12 @@ fn launch(args: &CountArgs, request: &Request, mut watch: Option<Watch>) -> Comm
         ops,
         elapsed,
         served,
+        engine: engine.kind(),
     };
     count_result::show(args, request, finished)?;
+    if let Some(hint) = hint {
+        warn(hint);
+    }
     Ok(end_as(exit))
 }
 

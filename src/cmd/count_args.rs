@@ -1,12 +1,11 @@
 //! What `systally count` takes: clap types, and the lists of process ids that they read.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::engine::EngineKind;
 use crate::render::{CountColumn, Format, SortBy};
 use crate::units::{escape, parse_span};
 
@@ -34,8 +33,8 @@ pub struct CountArgs {
     #[arg(short = 'c', long)]
     pub summary_only: bool,
 
-    /// Calls to count: names, %network, %file, %desc, %process, %signal, %memory, %ipc, %clock, %creds,
-    /// /regex, ! for all but these
+    /// Calls to count: names, %network, %file, %desc, %process, %signal, %memory, %ipc (these also without
+    /// %), %clock, %creds, /regex, ! for all but these
     #[arg(short = 'e', long = "trace", value_name = "trace=SET")]
     pub trace: Vec<String>,
 
@@ -79,17 +78,19 @@ pub struct CountArgs {
     #[arg(long, value_name = "REGEX")]
     pub ops_from: Option<String>,
 
-    /// Keep the record (JSON) in this file; `-` is standard output
+    /// Keep the record (JSON) in this file, apart from what the program writes; `systally import FILE
+    /// --format md|csv` prints it in another form. `-` is standard output
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
     /// Form of the result. A table, also that of strace, goes to standard error, since standard output is the
-    /// program's; the other forms go to standard output
+    /// program's; the other forms go to standard output, behind what the program wrote there (-o keeps them
+    /// apart)
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
 
     /// What counts
-    #[arg(long, value_enum, default_value_t = CountEngine::Ptrace)]
+    #[arg(long, value_enum, default_value_t = CountEngine::Auto)]
     pub engine: CountEngine,
 
     /// Attach to running processes, by id: commas or spaces make lists. Ctrl-C or --for ends the count, and
@@ -164,6 +165,16 @@ impl CountArgs {
         !(self.pid.is_empty() && self.name.is_empty() && self.cgroup.is_empty())
     }
 
+    /// Whether the result goes where a program that is started writes too.
+    pub(super) fn shares_output(&self) -> bool {
+        let dash = self.output.as_deref() == Some(Path::new("-"));
+        let form = match self.format {
+            Format::Markdown | Format::Csv | Format::Json => true,
+            Format::Table | Format::Strace => false,
+        };
+        !self.attaches() && (dash || form)
+    }
+
     /// Whether only calls on some peers are to be shown.
     pub(super) fn asks_for_peers(&self) -> bool {
         self.peers || self.connections || !self.only_peer.is_empty()
@@ -173,6 +184,9 @@ impl CountArgs {
 /// The engines that can count a program of which nothing is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CountEngine {
+    /// Ptrace; for programs that run already bpf, which does not stop them, where it may be used and sees what
+    /// is asked for
+    Auto,
     /// Every call with errno, times, bytes and peers; needs no rights
     Ptrace,
     /// Every call at half the cost of ptrace, without errno, times, bytes and peers; needs no rights
@@ -184,19 +198,6 @@ pub enum CountEngine {
     Perf,
     /// Every call with errno and wall time, by an installed strace and as slowly
     Strace,
-}
-
-impl CountEngine {
-    /// The engine.
-    pub fn kind(self) -> EngineKind {
-        match self {
-            CountEngine::Ptrace => EngineKind::Ptrace,
-            CountEngine::PtraceCounts => EngineKind::PtraceCounts,
-            CountEngine::Bpf => EngineKind::Bpf,
-            CountEngine::Perf => EngineKind::Perf,
-            CountEngine::Strace => EngineKind::Strace,
-        }
-    }
 }
 
 #[cfg(test)]

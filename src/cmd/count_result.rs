@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::engine::{self, Outcome, Request};
+use crate::engine::{self, EngineKind, Outcome, Request};
 use crate::explain::explain;
 use crate::proc::{self, Root};
 use crate::record::{
@@ -36,9 +36,11 @@ pub(super) struct Finished {
     pub(super) elapsed: Nanos,
     /// What the server that was named counted meanwhile.
     pub(super) served: Option<Served>,
+    /// What counted.
+    pub(super) engine: EngineKind,
 }
 
-fn record(args: &CountArgs, request: &Request, finished: Finished) -> Record {
+fn record(request: &Request, finished: Finished) -> Record {
     let Finished {
         name,
         settings,
@@ -46,13 +48,12 @@ fn record(args: &CountArgs, request: &Request, finished: Finished) -> Record {
         ops,
         elapsed,
         served,
+        engine: kind,
     } = finished;
-    let can = engine::engine(args.engine.kind()).learns(request);
+    let can = engine::engine(kind).learns(request);
     let chosen = |names: &[&str]| names.iter().all(|name| request.selection.contains_all(name));
     let per_op = |count: u64, needed: &[&str]| match ops.and_then(|ops| ops.per_op(count)) {
-        _ if !can.peers => {
-            Measured::NotMeasured(format!("the {} engine does not see peers", args.engine.kind()))
-        }
+        _ if !can.peers => Measured::NotMeasured(format!("the {kind} engine does not see peers")),
         _ if !chosen(needed) => {
             Measured::NotMeasured(format!("{} is not among the chosen calls", needed.join(", ")))
         }
@@ -65,7 +66,7 @@ fn record(args: &CountArgs, request: &Request, finished: Finished) -> Record {
         let mut phases = Phases::from_tallies(&tallies, can, request.cpu_time);
         too_coarse(&mut phases);
         Counted {
-            engine: args.engine.kind().name().to_owned(),
+            engine: kind.name().to_owned(),
             ops,
             elapsed,
             slowdown: Measured::NotMeasured("the program was not run untraced".to_owned()),
@@ -147,7 +148,7 @@ fn too_coarse(phases: &mut Phases) {
 /// What cannot be written.
 pub(super) fn show(args: &CountArgs, request: &Request, finished: Finished) -> Result<(), CommandError> {
     let wanted = wanted_peers(args, &finished);
-    let record = &record(args, request, finished);
+    let record = &record(request, finished);
     let view = View {
         sort: args.sort,
         time: if args.summary_wall_clock {

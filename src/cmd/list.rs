@@ -12,7 +12,7 @@ use crate::proc::own;
 use crate::render::Format;
 use crate::strategy::{Presence, Registry, ScriptSource};
 
-use super::{Code, CommandError, CommandResult, WithCode, print};
+use super::{Code, CommandError, CommandResult, WithCode, need_proc, print};
 
 /// Open files that it takes to try programs and engines. With fewer they would seem to be missing.
 const TRYING_FILES: u64 = 24;
@@ -27,6 +27,7 @@ pub fn run(args: &ListArgs) -> CommandResult {
     }
     let tries = [ListWhat::Strategies, ListWhat::Engines];
     if args.what.is_none_or(|only| tries.contains(&only)) {
+        need_proc()?;
         own::need_files(TRYING_FILES)
             .map_err(|limit| anyhow!("cannot try what is installed: {limit}"))
             .code(Code::Failed)?;

@@ -6,7 +6,9 @@ pub mod bench;
 pub mod calls;
 pub mod count;
 mod count_args;
+mod count_engine;
 mod count_ops;
+mod count_output;
 mod count_result;
 mod count_server;
 mod count_signals;
@@ -25,6 +27,7 @@ pub mod secrets;
 mod servers;
 pub mod setup;
 pub mod terminal;
+pub mod usage;
 pub mod worker;
 mod written_keys;
 
@@ -119,6 +122,16 @@ pub fn heed_size_limits() {
         // Without it the limit ends systally, as it would any program.
         let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
     }
+}
+
+/// Refuses to begin where there is no `/proc`.
+///
+/// # Errors
+/// What mounts it, with the code for what cannot be measured.
+fn need_proc() -> Result<(), CommandError> {
+    own::need_proc()
+        .map_err(|why| anyhow::anyhow!("cannot measure: {why}"))
+        .code(Code::CannotMeasure)
 }
 
 /// Writes to standard output; a reader that went away (`| head`) is no error.

@@ -19,6 +19,26 @@ pub enum ImportError {
         /// Where the first zero byte is.
         offset: usize,
     },
+    /// Packed in a way that is not unpacked here.
+    #[error("this is packed with {packing}: unpack it first ({command} FILE | systally import -)")]
+    Packed {
+        /// How.
+        packing: &'static str,
+        /// What unpacks it.
+        command: &'static str,
+    },
+    /// Packed data within packed data, which may grow without end.
+    #[error(
+        "this is packed twice, {inner} within {outer}: unpack it once ({command} FILE | systally import -)"
+    )]
+    PackedTwice {
+        /// What it is at first sight.
+        outer: &'static str,
+        /// What was found in it.
+        inner: &'static str,
+        /// What unpacks the outer one.
+        command: &'static str,
+    },
     /// Text in two-byte units.
     #[error("this is UTF-16 text: convert it first (iconv -f UTF-16 -t UTF-8 FILE)")]
     Utf16,

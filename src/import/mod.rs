@@ -30,6 +30,7 @@ mod procsystime;
 mod published;
 mod read;
 mod record;
+mod returns;
 mod rows;
 mod sniff;
 mod strace_log;

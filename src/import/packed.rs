@@ -73,15 +73,13 @@ pub(super) fn decompressed(mut input: Box<dyn Read>) -> Result<(Box<dyn Read>, T
     let have = fill(&mut input, &mut magic)?;
     let torn = Torn::default();
     let whole: Box<dyn Read> = Box::new(Cursor::new(magic).take(have as u64).chain(input));
-    let packing = if magic.starts_with(&GZIP) {
-        Packing::Gzip
-    } else if magic == ZSTD || is_skippable(magic) {
-        Packing::Zstd
-    } else {
-        return Ok((whole, torn));
+    let packing = match (packing_of(magic), foreign(magic)) {
+        (Some(packing), _) => packing,
+        (None, Some((packing, command))) => return Err(ImportError::Packed { packing, command }),
+        (None, None) => return Ok((whole, torn)),
     };
     let state = Rc::new(SourceState::default());
-    let unpacked = Unpacked {
+    let mut unpacked = Unpacked {
         packing,
         part: Part::Between(Source {
             input: BufReader::with_capacity(64 << 10, whole),
@@ -91,7 +89,44 @@ pub(super) fn decompressed(mut input: Box<dyn Read>) -> Result<(Box<dyn Read>, T
         state,
         torn: torn.clone(),
     };
-    Ok((Box::new(unpacked), torn))
+    let mut magic = [0; 4];
+    let have = fill(&mut unpacked, &mut magic)?;
+    let inner = packing_of(magic)
+        .map(Packing::name)
+        .or(foreign(magic).map(|(name, _)| name));
+    if let Some(inner) = inner {
+        return Err(ImportError::PackedTwice {
+            outer: packing.name(),
+            inner,
+            command: packing.command(),
+        });
+    }
+    Ok((
+        Box::new(Cursor::new(magic).take(have as u64).chain(unpacked)),
+        torn,
+    ))
+}
+
+/// How data that begins so is packed; `None` when it is not, or not in a way that is unpacked here.
+fn packing_of(magic: [u8; 4]) -> Option<Packing> {
+    if magic.starts_with(&GZIP) {
+        Some(Packing::Gzip)
+    } else if magic == ZSTD || is_skippable(magic) {
+        Some(Packing::Zstd)
+    } else {
+        None
+    }
+}
+
+/// Packings that are not unpacked here, by how they begin, and what unpacks them.
+fn foreign(magic: [u8; 4]) -> Option<(&'static str, &'static str)> {
+    match magic {
+        [0xfd, b'7', b'z', b'X'] => Some(("xz", "xz -dc")),
+        [b'B', b'Z', b'h', b'1'..=b'9'] => Some(("bzip2", "bzip2 -dc")),
+        [0x04, 0x22, 0x4d, 0x18] => Some(("lz4", "lz4 -dc")),
+        [b'P', b'K', 0x03, 0x04] => Some(("zip", "unzip -p")),
+        _ => None,
+    }
 }
 
 /// Reads as much as there is; how much that was.
@@ -124,6 +159,14 @@ impl Packing {
         match self {
             Packing::Gzip => "gzip",
             Packing::Zstd => "zstd",
+        }
+    }
+
+    /// What unpacks it.
+    fn command(self) -> &'static str {
+        match self {
+            Packing::Gzip => "gzip -dc",
+            Packing::Zstd => "zstd -dc",
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Read};
 
 use super::sniff::{LOOK_AHEAD, check_encoding, first_line, sniff};
 use super::{
-    ImportError, ImportFormat, Imported, ImportedTable, Importer, Sniff, TimeKind, importer, packed,
+    ImportError, ImportFormat, Imported, ImportedTable, Importer, Sniff, TimeKind, importer, packed, returns,
     strace_log, wrapped,
 };
 use crate::units::{Nanos, total};
@@ -25,7 +25,8 @@ pub fn import(input: Box<dyn Read>, from: Option<ImportFormat>) -> Result<Import
 }
 
 /// Takes off what stands before every line, when the rest is of a format.
-fn unwrapped(mut input: Box<dyn Read>, from: Option<ImportFormat>) -> Result<Box<dyn Read>, ImportError> {
+fn unwrapped(input: Box<dyn Read>, from: Option<ImportFormat>) -> Result<Box<dyn Read>, ImportError> {
+    let mut input = returns::as_line_feeds(input)?;
     let mut head = Vec::new();
     input.by_ref().take(WRAPPING).read_to_end(&mut head)?;
     let wrapping = wrapped::of(&head).filter(|kind| {
@@ -131,6 +132,7 @@ pub fn import_split_log(files: Vec<(u32, Box<dyn Read>)>) -> Result<Imported, Im
         };
         let (input, one) = packed::decompressed(file).map_err(of)?;
         torn.push(one);
+        let input = returns::as_line_feeds(input).map_err(|e| of(e.into()))?;
         let mut input = io::BufReader::with_capacity(256 << 10, input);
         session.read(&mut input, Some(pid)).map_err(of)?;
     }

@@ -5,6 +5,8 @@
 pub(super) struct Class {
     /// The name after `%`.
     pub(super) name: &'static str,
+    /// Whether strace takes the name without `%` too (those of before strace 4.17).
+    pub(super) bare: bool,
     calls: &'static str,
 }
 
@@ -19,12 +21,14 @@ impl Class {
 pub(super) const CLASSES: &[Class] = &[
     Class {
         name: "network",
+        bare: true,
         calls: "accept accept4 bind connect getpeername getpmsg getsockname getsockopt listen putpmsg \
                 recv recvfrom recvmmsg recvmmsg_time64 recvmsg send sendfile sendmmsg sendmsg sendto \
                 setsockopt shutdown socket socketcall socketpair",
     },
     Class {
         name: "file",
+        bare: true,
         calls: "access acct chdir chmod chown chown32 chroot creat execve execveat faccessat faccessat2 \
                 fanotify_mark fchmodat fchmodat2 fchownat file_getattr file_setattr fsconfig fspick \
                 fstatat64 futimesat getcwd getxattr getxattrat inotify_add_watch lchown lchown32 \
@@ -38,6 +42,7 @@ pub(super) const CLASSES: &[Class] = &[
     },
     Class {
         name: "desc",
+        bare: true,
         calls: "_llseek _newselect bpf cachestat close copy_file_range creat dup dup2 dup3 epoll_create \
                 epoll_create1 epoll_ctl epoll_ctl_old epoll_pwait epoll_pwait2 epoll_wait epoll_wait_old \
                 eventfd eventfd2 execveat faccessat faccessat2 fadvise64 fadvise64_64 fallocate \
@@ -61,11 +66,13 @@ pub(super) const CLASSES: &[Class] = &[
     },
     Class {
         name: "process",
+        bare: true,
         calls: "clone clone3 execve execveat exit exit_group fork kill pidfd_send_signal rt_sigqueueinfo \
                 rt_tgsigqueueinfo tgkill tkill vfork wait4 waitid waitpid",
     },
     Class {
         name: "memory",
+        bare: true,
         calls: "brk get_mempolicy io_destroy io_setup io_uring_register madvise map_shadow_stack mbind \
                 migrate_pages mincore mlock mlock2 mlockall mmap mmap2 move_pages mprotect mremap mseal \
                 msync munlock munlockall munmap pkey_mprotect remap_file_pages set_mempolicy \
@@ -73,6 +80,7 @@ pub(super) const CLASSES: &[Class] = &[
     },
     Class {
         name: "signal",
+        bare: true,
         calls: "io_uring_enter kill pause pidfd_send_signal rt_sigaction rt_sigpending rt_sigprocmask \
                 rt_sigqueueinfo rt_sigreturn rt_sigsuspend rt_sigtimedwait rt_sigtimedwait_time64 \
                 rt_tgsigqueueinfo sgetmask sigaction sigaltstack signal signalfd signalfd4 sigpending \
@@ -80,16 +88,19 @@ pub(super) const CLASSES: &[Class] = &[
     },
     Class {
         name: "ipc",
+        bare: true,
         calls: "ipc msgctl msgget msgrcv msgsnd semctl semget semop semtimedop semtimedop_time64 shmat \
                 shmctl shmdt shmget",
     },
     Class {
         name: "clock",
+        bare: false,
         calls: "adjtimex clock_adjtime clock_adjtime64 clock_getres clock_getres_time64 clock_gettime \
                 clock_gettime64 clock_settime clock_settime64 gettimeofday settimeofday stime time",
     },
     Class {
         name: "creds",
+        bare: false,
         calls: "capget capset getegid getegid32 geteuid geteuid32 getgid getgid32 getgroups getgroups32 \
                 getresgid getresgid32 getresuid getresuid32 getuid getuid32 prctl setfsgid setfsgid32 \
                 setfsuid setfsuid32 setgid setgid32 setgroups setgroups32 setregid setregid32 setresgid \

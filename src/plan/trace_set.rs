@@ -1,9 +1,9 @@
-//! Sets of system calls as strace's `-e trace=` writes them: names, classes (`%network`), `/regex`, and
-//! `!` for all but these.
+//! Sets of system calls as strace's `-e trace=` writes them: names, classes (`%network`, and `network` as
+//! strace still takes it), `/regex`, and `!` for all but these.
 
 use regex::Regex;
 
-use super::trace_classes::CLASSES;
+use super::trace_classes::{CLASSES, Class};
 use crate::engine::Selection;
 use crate::tally::{Abi, Syscall};
 use crate::units::escape;
@@ -90,8 +90,17 @@ pub fn parse(expressions: &[String]) -> Result<Selection, TraceSetError> {
     }
 }
 
-/// The calls that one word of a set stands for.
+/// The calls that one word of a set stands for. A `?` before it means: no error when this machine does not
+/// know it.
 fn members(word: &str) -> Result<Vec<Syscall>, TraceSetError> {
+    let known = word.trim_start_matches('?');
+    match calls_of(known) {
+        Err(_) if known.len() < word.len() => Ok(Vec::new()),
+        result => result,
+    }
+}
+
+fn calls_of(word: &str) -> Result<Vec<Syscall>, TraceSetError> {
     if let Some(pattern) = word.strip_prefix('/') {
         let regex = Regex::new(pattern).map_err(|error| TraceSetError::Pattern {
             pattern: escape(pattern, 80),
@@ -102,39 +111,50 @@ fn members(word: &str) -> Result<Vec<Syscall>, TraceSetError> {
             .flat_map(Syscall::all_by_name)
             .collect());
     }
-    if let Some(class) = word.strip_prefix('%') {
-        let class = if class == "net" { "network" } else { class };
-        let found = CLASSES
-            .iter()
-            .find(|known| known.name == class)
-            .ok_or_else(|| TraceSetError::Class {
-                name: escape(class, 40),
-                known: CLASSES
-                    .iter()
-                    .map(|known| format!("%{}", known.name))
-                    .collect::<Vec<_>>()
-                    .join(", "),
-            })?;
-        return Ok(found.calls().flat_map(Syscall::all_by_name).collect());
-    }
-    // A trailing `?` means: no error when this machine does not know it.
-    let (optional, name) = match word.strip_prefix('?') {
-        Some(name) => (true, name),
-        None => (false, word),
-    };
-    let calls = Syscall::all_by_name(name);
-    if calls.is_empty() && !optional {
-        let nearest = names().min_by_key(|known| strsim::levenshtein(known, name));
-        let hint = nearest
-            .filter(|known| strsim::levenshtein(known, name) <= 2)
-            .map(|known| format!(", did you mean {known}?"))
-            .unwrap_or_default();
-        return Err(TraceSetError::Unknown {
+    if let Some(name) = word.strip_prefix('%') {
+        let name = if name == "net" { "network" } else { name };
+        return class(name).map(calls_in).ok_or_else(|| TraceSetError::Class {
             name: escape(name, 40),
-            hint,
+            known: CLASSES
+                .iter()
+                .map(|known| format!("%{}", known.name))
+                .collect::<Vec<_>>()
+                .join(", "),
         });
     }
-    Ok(calls)
+    // Before the calls, as strace has it: `ipc` and `signal` are calls of 32-bit programs too.
+    if let Some(class) = class(word).filter(|class| class.bare) {
+        return Ok(calls_in(class));
+    }
+    let calls = Syscall::all_by_name(word);
+    if !calls.is_empty() {
+        return Ok(calls);
+    }
+    Err(TraceSetError::Unknown {
+        name: escape(word, 40),
+        hint: hint(word),
+    })
+}
+
+fn class(name: &str) -> Option<&'static Class> {
+    CLASSES.iter().find(|known| known.name == name)
+}
+
+fn calls_in(class: &Class) -> Vec<Syscall> {
+    class.calls().flat_map(Syscall::all_by_name).collect()
+}
+
+/// The call or class that an unknown word may have been meant to be: `, did you mean …?`, or empty. A class
+/// wins where both are as near: what is half of a name is rarely mistyped by two letters.
+fn hint(word: &str) -> String {
+    let classes = CLASSES.iter().map(|class| (class.name, "%"));
+    classes
+        .chain(names().map(|name| (name, "")))
+        .map(|(name, sign)| (strsim::levenshtein(name, word), sign, name))
+        .min_by_key(|(distance, ..)| *distance)
+        .filter(|(distance, ..)| *distance <= 2)
+        .map(|(_, sign, name)| format!(", did you mean {sign}{name}?"))
+        .unwrap_or_default()
 }
 
 /// All names that the native ABI knows.
@@ -170,6 +190,37 @@ mod tests {
             panic!("a negated set")
         };
         assert!(calls.contains(&native("futex")));
+    }
+
+    /// strace takes the names of its older classes without the sign too, in every form of a set.
+    #[test]
+    fn older_classes_need_no_sign() {
+        for name in ["network", "file", "process", "signal", "ipc", "desc", "memory"] {
+            let signed = set(&format!("%{name}"));
+            assert!(matches!(&signed, Ok(Selection::Only(calls)) if !calls.is_empty()));
+            for form in ["", "trace=", "t=", "?"] {
+                assert_eq!(set(&format!("{form}{name}")), signed, "{form}{name}");
+            }
+            let Ok(Selection::Except(calls)) = set(&format!("!{name}")) else {
+                panic!("a negated class")
+            };
+            assert_eq!(Ok(Selection::Only(calls)), signed);
+        }
+        // Those that strace knows with the sign alone.
+        assert_eq!(
+            set("clock").map_err(|e| e.to_string()),
+            Err("-e trace: there is no system call clock, did you mean %clock?".to_owned())
+        );
+        assert!(set("networ").is_err_and(|e| e.to_string().ends_with(", did you mean %network?")));
+    }
+
+    #[test]
+    fn what_need_not_be_known_is_no_error() {
+        let read = set("read");
+        for word in ["?nosuch", "?%nosuch", "??nosuch"] {
+            assert_eq!(set(&format!("{word},read")), read, "{word}");
+        }
+        assert_eq!(set("?read"), read);
     }
 
     #[test]

@@ -65,6 +65,21 @@ pub fn need_files(needed: u64) -> Result<(), String> {
     }
 }
 
+/// Refuses to begin what cannot do without `/proc`: systally finds its own program, other processes and the
+/// limits of the machine there.
+///
+/// # Errors
+/// That it is not there, and what mounts it.
+pub fn need_proc() -> Result<(), String> {
+    match std::fs::symlink_metadata("/proc/self") {
+        Ok(_) => Ok(()),
+        Err(_) => Err(
+            "/proc is not mounted here, where systally finds processes and limits: mount it (mount -t proc proc /proc)"
+                .to_owned(),
+        ),
+    }
+}
+
 fn files() -> String {
     const ENOUGH: u64 = 1024;
     match getrlimit(Resource::RLIMIT_NOFILE) {

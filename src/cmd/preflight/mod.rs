@@ -16,7 +16,9 @@ use crate::record::{Counters, Kind, LimitReading, Record, Verdict};
 use crate::render::{self, View};
 use crate::units::{Measured, escape};
 
-use super::{Code, CommandError, CommandResult, WithCode, describe, print, secrets, servers, terminal, warn};
+use super::{
+    Code, CommandError, CommandResult, WithCode, describe, need_proc, print, secrets, servers, terminal, warn,
+};
 pub use args::{PlanServer, PreflightArgs};
 
 /// Prints whether the load fits, and ends with 4 when it does not.
@@ -37,6 +39,9 @@ pub fn run(args: &mut PreflightArgs) -> CommandResult {
 
 /// The record and the exit code.
 fn decide(args: &PreflightArgs) -> Result<(Record, Code), CommandError> {
+    if args.state.is_none() {
+        need_proc()?;
+    }
     let root = root(args)?;
     let strategies = load::strategies(args)?;
     let endpoint = server::endpoint(args)?;
