@@ -21,6 +21,7 @@ pub mod model;
 mod names;
 mod packed;
 mod pending;
+mod perf_script;
 mod perf_stat;
 mod perf_trace;
 mod perf_trace_log;
@@ -69,6 +70,8 @@ pub enum ImportFormat {
     PerfTraceSummary,
     /// Log of `perf trace`.
     PerfTraceLog,
+    /// Output of `perf script` on a recording of system call tracepoints.
+    PerfScript,
     /// Output of `perf stat` on system call tracepoints (`-x`, `-j`, plain).
     PerfStatCsv,
     /// Table of `dtruss -c` (macOS).
@@ -197,6 +200,8 @@ pub const IMPORTERS: &[&dyn Importer] = &[
     &procsystime::Procsystime,
     &syscount::SyscountByProcess,
     &syscount::Syscount,
+    // A sampled event has a number before its name, as a counter of perf stat has.
+    &perf_script::PerfScript,
     &perf_stat::PerfStat,
     &kdump::Kdump,
     &perf_trace_log::PerfTraceLog,
@@ -243,7 +248,7 @@ pub enum ImportError {
     /// Not text.
     #[error(
         "this is not text: there is a zero byte at offset {offset}; perf.data, ktrace.out and recordings must be \
-         printed first (perf trace -i, kdump)"
+         printed first (perf trace -i, perf script, kdump)"
     )]
     Binary {
         /// Where the first zero byte is.
