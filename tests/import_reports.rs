@@ -408,6 +408,101 @@ const CASES: &[Case] = &[
         )],
         &[],
     ),
+    // States of a system that somebody pasted: what is full, and look-alikes that are fine.
+    (
+        "state_clients",
+        &[(
+            "REDIS_MAXCLIENTS",
+            &[
+                "998 of 1 000 clients",
+                "61 were turned away",
+                "CONFIG SET maxclients",
+            ],
+        )],
+        &["NO_LIMIT_REACHED"],
+    ),
+    (
+        "state_oom",
+        &[(
+            "REDIS_OOM",
+            &[
+                "refused 17 commands",
+                "of maxmemory 1 GiB",
+                "CONFIG SET maxmemory",
+            ],
+        )],
+        &["REDIS_EVICTS", "NO_LIMIT_REACHED"],
+    ),
+    (
+        "state_evicts",
+        &[("REDIS_EVICTS", &["4 200 keys", "no write fails"])],
+        &["REDIS_OOM"],
+    ),
+    (
+        "state_cookies",
+        &[
+            (
+                "SYNCOOKIES",
+                &["port 6379", "nothing was lost", "tcp_max_syn_backlog"],
+            ),
+            ("TW_BUCKETS_OVERFLOW", &["tcp_max_tw_buckets", "fails no connect"]),
+        ],
+        &["SYNQ_FULL"],
+    ),
+    (
+        "state_syn_drop",
+        &[("SYNQ_FULL", &["port 6379", "tcp_syncookies=1"])],
+        &["SYNCOOKIES"],
+    ),
+    (
+        "state_conntrack",
+        &[(
+            "CONNTRACK_FULL",
+            &["262 144 of 262 144", "2 lines", "nf_conntrack_max=524288"],
+        )],
+        &[],
+    ),
+    (
+        "state_tcp_mem",
+        &[(
+            "TCP_MEMORY",
+            &["570 000 of 575 796 pages", "1 line", "net.ipv4.tcp_mem="],
+        )],
+        &["TCP_ORPHANS"],
+    ),
+    (
+        "state_ss_s",
+        &[(
+            "EPHEMERAL_EXHAUSTED_TW",
+            &["28211 of 28232", "if the range is the usual"],
+        )],
+        &["TCP_ORPHANS"],
+    ),
+    (
+        "state_unix_queue",
+        &[(
+            "LISTEN_OVERFLOW",
+            &["512 of 511", "/run/redis/redis.sock", "EAGAIN from connect"],
+        )],
+        &[],
+    ),
+    (
+        "state_fine",
+        &[],
+        &[
+            "REDIS_MAXCLIENTS",
+            "REDIS_OOM",
+            "REDIS_EVICTS",
+            "CONNTRACK_FULL",
+            "TCP_MEMORY",
+            "TCP_ORPHANS",
+            "TW_BUCKETS_OVERFLOW",
+            "SYNCOOKIES",
+            "SYNQ_FULL",
+            "LISTEN_OVERFLOW",
+            "EPHEMERAL_EXHAUSTED_TW",
+        ],
+    ),
 ];
 
 fn folder() -> PathBuf {

@@ -1,5 +1,8 @@
 //! A pasted shell session, line by line: what a line is, and the values it holds.
 
+mod kernel;
+mod redis;
+
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -20,6 +23,10 @@ pub(super) struct Session {
     output: u64,
     /// Columns of an `ss` table were announced.
     listen_table: bool,
+    /// A field of Redis' INFO was seen.
+    in_info: bool,
+    /// The setting whose value CONFIG GET prints next.
+    setting: Option<&'static str>,
 }
 
 fn words(line: &[u8]) -> Vec<&str> {
@@ -38,6 +45,12 @@ impl Session {
         if self.values.len() < MOST_VALUES || self.values.contains_key(name) {
             self.values.insert(name.to_owned(), value.into());
         }
+    }
+
+    /// Counts on.
+    fn add(&mut self, name: &str, more: u64) {
+        let n = self.get(name).unwrap_or(0).saturating_add(more);
+        self.set(name, n);
     }
 
     fn get(&self, name: &str) -> Option<u64> {
@@ -59,7 +72,10 @@ impl Session {
         self.output += 1;
         self.sysctl_line(line)
             || self.limit_line(line)
+            || self.kernel_line(line)
             || self.log_line(line)
+            || self.sockstat_line(line)
+            || self.redis_line(line)
             || self.counter_line(line)
             || self.socket_line(line)
             || self.answer(line)
@@ -315,9 +331,6 @@ impl Session {
         }
         for (mark, name) in [
             ("file-max limit ", "file_max_reached"),
-            ("Possible SYN flooding on port", "syn_flooding_warned"),
-            ("nf_conntrack: table full", "conntrack_full"),
-            ("time wait bucket table overflow", "time_wait_overflow"),
             ("fork rejected by pids controller", "pids_rejected"),
             ("max_connection", "max_connection_reset"),
             ("max number of clients reached", "maxclients_reached"),
@@ -347,6 +360,7 @@ impl Session {
                 ("segments retransmited", "retransmits"),
                 ("segments retransmitted", "retransmits"),
                 ("SYN cookies sent", "syncookies_sent"),
+                ("TCP ran low on memory", "tcp_memory_pressures"),
             ] {
                 if rest.contains(mark) {
                     self.set(name, n);
@@ -364,6 +378,7 @@ impl Session {
                 "TcpExtTWRecycled" => Some("time_wait_recycled"),
                 "TcpExtTCPReqQFullDrop" => Some("syn_queue_drops"),
                 "TcpExtTCPReqQFullDoCookies" => Some("syn_queue_cookies"),
+                "TcpExtTCPMemoryPressures" => Some("tcp_memory_pressures"),
                 _ => None,
             };
             if let Some(known) = known {
@@ -377,25 +392,6 @@ impl Session {
                 Some(n) => self.set(&name, n),
                 None => return true,
             }
-            return true;
-        }
-        // INFO of Redis: connected_clients:191
-        if let [one] = fields.as_slice()
-            && let Some((name, value)) = one.split_once(':')
-            && let Some(n) = uint(value)
-            && [
-                "connected_clients",
-                "rejected_connections",
-                "maxclients",
-                "total_connections_received",
-                "total_commands_processed",
-                "blocked_clients",
-                "instantaneous_ops_per_sec",
-                "uptime_in_seconds",
-            ]
-            .contains(&name)
-        {
-            self.set(name, n);
             return true;
         }
         // ss -s: TCP:   28250 (estab 12, closed 28220, orphaned 0, timewait 28211)
