@@ -553,6 +553,46 @@ fn every_report_is_told_its_cause() {
 }
 
 #[test]
+fn many_files_with_equal_findings_are_one_row_and_the_record_keeps_each() {
+    let table = |calls: u32| {
+        format!(
+            "% time     seconds  usecs/call     calls    errors syscall\n------ ----------- ----------- --------- --------- ----------------\n\
+             100.00    0.000100           1       {calls}           read\n"
+        )
+    };
+    let of = |text: String| import(Box::new(std::io::Cursor::new(text)), None).unwrap();
+    let mut imports: Vec<_> = (1..=240)
+        .map(|n| (format!("run-{n:03}.txt"), of(table(100 + n))))
+        .collect();
+    let odd = "socket(AF_INET, SOCK_STREAM, 0) = -1 EMFILE (Too many open files)\n";
+    imports.push(("odd.log".to_owned(), of(odd.to_owned())));
+    let mut record = into_record(imports, None);
+    record.findings = explain(&record);
+    let shown = |record: &systally::record::Record, all| {
+        let view = systally::render::View {
+            all_syscalls: all,
+            ..systally::render::View::default()
+        };
+        systally::render::render(record, systally::render::Format::Table, &view).unwrap()
+    };
+    let text = shown(&record, false);
+    assert!(text.contains("run-001.txt … run-240.txt (240 files)"), "{text}");
+    assert!(
+        text.contains("odd.log") && text.contains("CLIENT_NOFILE"),
+        "{text}"
+    );
+    assert!(!text.contains("run-100.txt"), "{text}");
+    assert!(text.lines().count() < 80, "{} lines", text.lines().count());
+    // Each is there when it is asked for, and in the record.
+    assert!(shown(&record, true).contains("run-100.txt"));
+    let json = systally::record::wire::to_json(&record).unwrap();
+    assert!(json.contains("run-100.txt"));
+    // A few files are shown whole.
+    record.imports.truncate(3);
+    assert!(!shown(&record, false).contains("files)"));
+}
+
+#[test]
 fn every_file_has_a_case() {
     let files: BTreeSet<String> = std::fs::read_dir(folder())
         .unwrap()
