@@ -202,7 +202,7 @@ impl Counted {
                 match begun {
                     Some(at) => {
                         let took = Nanos(event.at.0.saturating_sub(at.0));
-                        seen.time = seen.time + took;
+                        seen.time += took;
                         seen.timed += 1;
                         seen.shortest = Some(seen.shortest.map_or(took, |least| least.min(took)));
                         seen.longest = Some(seen.longest.map_or(took, |most| most.max(took)));
