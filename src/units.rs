@@ -109,6 +109,31 @@ impl fmt::Display for Grouped {
     }
 }
 
+/// An amount of memory, written in the largest binary unit that it fills: `9.77 GiB`, `5 MiB`, `300 B`.
+#[derive(Debug, Clone, Copy)]
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+        // A unit more where three digits would round up to a thousand and more of it.
+        let step = (0..6).find(|step| (self.0 as f64 / (1_u64 << (10 * step)) as f64) < 1023.5);
+        let step: usize = step.unwrap_or(6);
+        let one = 1_u64 << (10 * step);
+        let value = self.0 as f64 / one as f64;
+        let number = if self.0.is_multiple_of(one) {
+            (self.0 / one).to_string()
+        } else if value < 9.995 {
+            format!("{value:.2}")
+        } else if value < 99.95 {
+            format!("{value:.1}")
+        } else {
+            format!("{value:.0}")
+        };
+        f.pad(&format!("{number} {}", UNITS[step]))
+    }
+}
+
 /// A value, or the reason why there is none. Not measured is not zero: renderers print `–` and put the
 /// reason in the notes.
 #[derive(Debug, Clone, PartialEq)]
@@ -215,6 +240,25 @@ pub fn parse_span(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_has_its_unit_and_three_digits() {
+        let written = [
+            (0, "0 B"),
+            (1, "1 B"),
+            (1023, "1023 B"),
+            (1024, "1 KiB"),
+            (1536, "1.50 KiB"),
+            (14_100, "13.8 KiB"),
+            ((1 << 20) - 1, "1.00 MiB"),
+            (5 << 20, "5 MiB"),
+            (10_485_760_000, "9.77 GiB"),
+            (u64::MAX, "16.0 EiB"),
+        ];
+        for (bytes, text) in written {
+            assert_eq!(Bytes(bytes).to_string(), text);
+        }
+    }
 
     #[test]
     fn a_span_needs_a_unit_and_a_sane_value() {

@@ -408,6 +408,101 @@ const CASES: &[Case] = &[
         )],
         &[],
     ),
+    // States of a system that somebody pasted: what is full, and look-alikes that are fine.
+    (
+        "state_clients",
+        &[(
+            "REDIS_MAXCLIENTS",
+            &[
+                "998 of 1 000 clients",
+                "61 were turned away",
+                "CONFIG SET maxclients",
+            ],
+        )],
+        &["NO_LIMIT_REACHED"],
+    ),
+    (
+        "state_oom",
+        &[(
+            "REDIS_OOM",
+            &[
+                "refused 17 commands",
+                "of maxmemory 1 GiB",
+                "CONFIG SET maxmemory",
+            ],
+        )],
+        &["REDIS_EVICTS", "NO_LIMIT_REACHED"],
+    ),
+    (
+        "state_evicts",
+        &[("REDIS_EVICTS", &["4 200 keys", "no write fails"])],
+        &["REDIS_OOM"],
+    ),
+    (
+        "state_cookies",
+        &[
+            (
+                "SYNCOOKIES",
+                &["port 6379", "nothing was lost", "tcp_max_syn_backlog"],
+            ),
+            ("TW_BUCKETS_OVERFLOW", &["tcp_max_tw_buckets", "fails no connect"]),
+        ],
+        &["SYNQ_FULL"],
+    ),
+    (
+        "state_syn_drop",
+        &[("SYNQ_FULL", &["port 6379", "tcp_syncookies=1"])],
+        &["SYNCOOKIES"],
+    ),
+    (
+        "state_conntrack",
+        &[(
+            "CONNTRACK_FULL",
+            &["262 144 of 262 144", "2 lines", "nf_conntrack_max=524288"],
+        )],
+        &[],
+    ),
+    (
+        "state_tcp_mem",
+        &[(
+            "TCP_MEMORY",
+            &["570 000 of 575 796 pages", "1 line", "net.ipv4.tcp_mem="],
+        )],
+        &["TCP_ORPHANS"],
+    ),
+    (
+        "state_ss_s",
+        &[(
+            "EPHEMERAL_EXHAUSTED_TW",
+            &["28211 of 28232", "if the range is the usual"],
+        )],
+        &["TCP_ORPHANS"],
+    ),
+    (
+        "state_unix_queue",
+        &[(
+            "LISTEN_OVERFLOW",
+            &["512 of 511", "/run/redis/redis.sock", "EAGAIN from connect"],
+        )],
+        &[],
+    ),
+    (
+        "state_fine",
+        &[],
+        &[
+            "REDIS_MAXCLIENTS",
+            "REDIS_OOM",
+            "REDIS_EVICTS",
+            "CONNTRACK_FULL",
+            "TCP_MEMORY",
+            "TCP_ORPHANS",
+            "TW_BUCKETS_OVERFLOW",
+            "SYNCOOKIES",
+            "SYNQ_FULL",
+            "LISTEN_OVERFLOW",
+            "EPHEMERAL_EXHAUSTED_TW",
+        ],
+    ),
 ];
 
 fn folder() -> PathBuf {
@@ -455,6 +550,46 @@ fn every_report_is_told_its_cause() {
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn many_files_with_equal_findings_are_one_row_and_the_record_keeps_each() {
+    let table = |calls: u32| {
+        format!(
+            "% time     seconds  usecs/call     calls    errors syscall\n------ ----------- ----------- --------- --------- ----------------\n\
+             100.00    0.000100           1       {calls}           read\n"
+        )
+    };
+    let of = |text: String| import(Box::new(std::io::Cursor::new(text)), None).unwrap();
+    let mut imports: Vec<_> = (1..=240)
+        .map(|n| (format!("run-{n:03}.txt"), of(table(100 + n))))
+        .collect();
+    let odd = "socket(AF_INET, SOCK_STREAM, 0) = -1 EMFILE (Too many open files)\n";
+    imports.push(("odd.log".to_owned(), of(odd.to_owned())));
+    let mut record = into_record(imports, None);
+    record.findings = explain(&record);
+    let shown = |record: &systally::record::Record, all| {
+        let view = systally::render::View {
+            all_syscalls: all,
+            ..systally::render::View::default()
+        };
+        systally::render::render(record, systally::render::Format::Table, &view).unwrap()
+    };
+    let text = shown(&record, false);
+    assert!(text.contains("run-001.txt … run-240.txt (240 files)"), "{text}");
+    assert!(
+        text.contains("odd.log") && text.contains("CLIENT_NOFILE"),
+        "{text}"
+    );
+    assert!(!text.contains("run-100.txt"), "{text}");
+    assert!(text.lines().count() < 80, "{} lines", text.lines().count());
+    // Each is there when it is asked for, and in the record.
+    assert!(shown(&record, true).contains("run-100.txt"));
+    let json = systally::record::wire::to_json(&record).unwrap();
+    assert!(json.contains("run-100.txt"));
+    // A few files are shown whole.
+    record.imports.truncate(3);
+    assert!(!shown(&record, false).contains("files)"));
 }
 
 #[test]

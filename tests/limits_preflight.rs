@@ -355,6 +355,36 @@ fn without_a_server_that_is_said_once() {
 }
 
 #[test]
+fn sizes_have_units_and_needs_their_formula() {
+    for format in ["table", "markdown"] {
+        let output = preflight(&["-c", "2000", "--format", format]);
+        let text = String::from_utf8_lossy(&output.stdout);
+        let row = |id: &str| {
+            let found = text
+                .lines()
+                .find(|line| line.trim_start_matches("| ").starts_with(&format!("{id} ")));
+            found.unwrap_or_else(|| panic!("{id}: {text}")).to_owned()
+        };
+        // 2000 processes of 5 MiB.
+        assert!(row("fork_memory").contains("9.77"), "{text}");
+        assert!(
+            row("fork_memory").contains("GiB") && row("fork_memory").contains("memory"),
+            "{text}"
+        );
+        assert!(row("file_max").contains("open files"), "{text}");
+        // Lines are folded to the width of a terminal.
+        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words(&text).contains("open now + 2000 client ends"), "{text}");
+        let few = preflight(&["-c", "2", "--format", format]);
+        let few = words(&String::from_utf8_lossy(&few.stdout));
+        assert!(few.contains("not known without a server: the backlog"), "{few}");
+    }
+    let record = json(&preflight(&["-c", "2000", "--format", "json"]));
+    assert_eq!(limit(&record, "fork_memory")["demand"], 10_485_760_000_u64);
+    assert_eq!(limit(&record, "accept_backlog")["demand"], 2000);
+}
+
+#[test]
 fn without_a_plan_it_says_what_can_be_carried() {
     let output = preflight(&["--format", "json"]);
     let record = json(&output);

@@ -7,9 +7,10 @@ use anyhow::anyhow;
 
 use crate::cli::ExplainArgs;
 use crate::explain::{Doc, doc, docs, explain};
-use crate::record::{Record, wire};
-use crate::render::{Format, View, inline, render_findings};
-use crate::units::{Grouped, escape};
+use crate::import::{Imported, UnknownLines};
+use crate::record::{Import, Record, wire};
+use crate::render::{FILES_SHOWN_WHOLE, Format, View, inline, render_findings, several_files};
+use crate::units::{Grouped, escape, total};
 
 use super::import::is_record;
 use super::{Code, CommandError, CommandResult, WithCode, print, terminal};
@@ -107,37 +108,58 @@ fn show(mut record: Record, file: &Path, args: &ExplainArgs) -> Result<(), Comma
         )?;
     }
     if people {
-        for import in &record.imports {
-            for (left_out, (one, more, why)) in [
-                (
-                    &import.imported.unknown_lines,
-                    ("line is", "lines are", "not understood and not counted"),
-                ),
-                (
-                    &import.imported.unusable_values,
-                    (
-                        "value is",
-                        "values are",
-                        "not used, because no run can have such a one",
-                    ),
-                ),
-            ] {
-                if left_out.is_empty() {
-                    continue;
-                }
-                let (line, first) = left_out.first.first().cloned().unwrap_or_default();
-                writeln!(
-                    text,
-                    "\n{}: {} {} {why}, the first: line {line} “{first}”",
-                    inline(&import.file, args.format),
-                    Grouped(left_out.count),
-                    if left_out.count == 1 { one } else { more },
-                    first = inline(&first, args.format)
-                )?;
-            }
-        }
+        left_out(&mut text, &record, args.format)?;
     }
     print(&text)?;
+    Ok(())
+}
+
+/// What was not understood of the files, the same of many files in one line.
+fn left_out(text: &mut String, record: &Record, format: Format) -> std::fmt::Result {
+    type Pick = fn(&Imported) -> &UnknownLines;
+    let kinds: [(Pick, [&str; 3]); 2] = [
+        (
+            |imported| &imported.unknown_lines,
+            ["line is", "lines are", "not understood and not counted"],
+        ),
+        (
+            |imported| &imported.unusable_values,
+            [
+                "value is",
+                "values are",
+                "not used, because no run can have such a one",
+            ],
+        ),
+    ];
+    let each = record.imports.len() <= FILES_SHOWN_WHOLE;
+    for (pick, [one, more, why]) in kinds {
+        let concerned: Vec<&Import> = record
+            .imports
+            .iter()
+            .filter(|import| !pick(&import.imported).is_empty())
+            .collect();
+        let groups: Vec<&[&Import]> = if each {
+            concerned.chunks(1).collect()
+        } else {
+            concerned.chunks(concerned.len().max(1)).collect()
+        };
+        for group in groups {
+            let count = total(group.iter().map(|import| pick(&import.imported).count));
+            let names: Vec<&str> = group.iter().map(|import| import.file.as_str()).collect();
+            let first = group
+                .first()
+                .and_then(|import| pick(&import.imported).first.first());
+            let (line, first) = first.cloned().unwrap_or_default();
+            writeln!(
+                text,
+                "\n{}: {} {} {why}, the first: line {line} “{first}”",
+                inline(&several_files(&names), format),
+                Grouped(count),
+                if count == 1 { one } else { more },
+                first = inline(&first, format)
+            )?;
+        }
+    }
     Ok(())
 }
 

@@ -13,7 +13,7 @@ pub enum ImportError {
     /// Not text.
     #[error(
         "this is not text: there is a zero byte at offset {offset}; perf.data, ktrace.out and recordings must be \
-         printed first (perf trace -i, kdump)"
+         printed first (perf trace -i, perf script, kdump)"
     )]
     Binary {
         /// Where the first zero byte is.

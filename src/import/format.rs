@@ -18,6 +18,8 @@ pub enum ImportFormat {
     PerfTraceSummary,
     /// Log of `perf trace`.
     PerfTraceLog,
+    /// Output of `perf script` on a recording of system call tracepoints.
+    PerfScript,
     /// Output of `perf stat` on system call tracepoints (`-x`, `-j`, plain).
     PerfStatCsv,
     /// Table of `dtruss -c` (macOS).

@@ -23,6 +23,7 @@ pub mod model;
 mod names;
 mod packed;
 mod pending;
+mod perf_script;
 mod perf_stat;
 mod perf_trace;
 mod perf_trace_log;
@@ -91,6 +92,8 @@ pub const IMPORTERS: &[&dyn Importer] = &[
     &procsystime::Procsystime,
     &syscount::SyscountByProcess,
     &syscount::Syscount,
+    // A sampled event has a number before its name, as a counter of perf stat has.
+    &perf_script::PerfScript,
     &perf_stat::PerfStat,
     &kdump::Kdump,
     &perf_trace_log::PerfTraceLog,

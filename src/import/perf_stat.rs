@@ -22,6 +22,8 @@ struct Counter {
     exits: bool,
     /// Calls; `None` when perf could not count.
     count: Option<u64>,
+    /// Whether this machine has the event at all.
+    supported: bool,
     /// Share of the time in which it counted, in hundredths of a percent.
     running: Option<u64>,
     /// Not a count per call: all calls (`raw_syscalls:`).
@@ -43,6 +45,11 @@ fn event(field: &[u8]) -> Option<(String, bool, bool)> {
     // :u and :k restrict what is counted, not which call.
     let name = name.split(|b| *b == b':').next()?;
     (!name.is_empty()).then(|| (text::name(name), exits, false))
+}
+
+/// Whether a value field says that the machine has no such event.
+fn supported(field: &[u8]) -> bool {
+    !text::contains(field, "<not supported>")
 }
 
 /// The value field, digits grouped or scaled to a decimal.
@@ -91,6 +98,7 @@ fn json(line: &[u8]) -> Option<Counter> {
         exits,
         all,
         count: value(object.get("counter-value")?.as_str()?.as_bytes())?,
+        supported: supported(object.get("counter-value")?.as_str()?.as_bytes()),
         running: object
             .get("pcnt-running")
             .and_then(serde_json::Value::as_f64)
@@ -116,6 +124,7 @@ fn separated(line: &[u8]) -> Option<Counter> {
             exits,
             all,
             count: value(fields[at - 2])?,
+            supported: supported(fields[at - 2]),
             running: fields.get(at + 2).and_then(|f| percent(f)),
         });
     }
@@ -156,6 +165,7 @@ fn plain(line: &[u8]) -> Option<Counter> {
         exits,
         all,
         count,
+        supported: supported(before),
         running,
     })
 }
@@ -166,6 +176,45 @@ fn elapsed(line: &[u8]) -> Option<Nanos> {
     let mut fields = text::fields(&line[..end]).into_iter();
     let time = number::seconds(fields.next()?)?;
     matches!(fields.next(), None | Some(b"+-")).then_some(time)
+}
+
+/// Events whose shares are told one by one.
+const MOST_SHARES: usize = 64;
+
+/// `   <not supported>      cycles`, `  12,345  page-faults  # 1 K/sec`: a counter that is no system call.
+fn other_event(line: &[u8], others: &mut u64) -> bool {
+    let rest = if let Some(rest) = line
+        .strip_prefix(b"<not supported>")
+        .or_else(|| line.strip_prefix(b"<not counted>"))
+    {
+        rest
+    } else {
+        let end = line
+            .iter()
+            .position(|b| matches!(b, b' ' | b'\t'))
+            .unwrap_or(line.len());
+        match value(&line[..end]) {
+            Some(Some(_)) => &line[end..],
+            _ => return false,
+        }
+    };
+    let fields = text::fields(rest);
+    let name = |field: &&[u8]| {
+        field.first().is_some_and(u8::is_ascii_alphabetic)
+            && field
+                .iter()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b':' | b'.' | b'/' | b'='))
+    };
+    // `msec task-clock`: the unit stands before the event.
+    let is_event = match fields.as_slice() {
+        [event] => name(event),
+        [event, more, ..] => {
+            name(event) && (matches!(*more, b"#" | b"(") || more.starts_with(b"(") || *event == b"msec")
+        }
+        [] => false,
+    };
+    *others += u64::from(is_event);
+    is_event
 }
 
 impl Importer for PerfStat {
@@ -182,26 +231,48 @@ impl Importer for PerfStat {
         let mut rows = Rows::default();
         let mut exits = Rows::default();
         let mut everything: Option<u64> = None;
+        let mut uncounted_raw = false;
+        // Shares of the time, where perf took turns between events.
+        let mut shares: Vec<(String, u64)> = Vec::new();
+        let mut unsupported: Vec<String> = Vec::new();
+        let mut others: u64 = 0;
         let mut seen = false;
         lines::for_each::<()>(input, |line| {
             let clean = text::unwrap_line(line.text);
             let trimmed = text::trim(&clean);
             if let Some(counter) = counter(&clean) {
                 seen = true;
+                let share = counter.running.filter(|share| *share < 9_999);
                 if counter.all {
                     everything = everything.max(counter.count);
+                    uncounted_raw |= counter.count.is_none();
+                    if let (Some(share), true) = (share, shares.len() < MOST_SHARES) {
+                        shares.push(("all calls (raw_syscalls)".to_owned(), share));
+                    }
                     return ControlFlow::Continue(());
                 }
                 let Some(count) = counter.count else {
+                    if !counter.supported
+                        && unsupported.len() < MOST_SHARES
+                        && !unsupported.contains(&counter.call)
+                    {
+                        unsupported.push(counter.call.clone());
+                    }
                     if !imported.not_counted.contains(&counter.call) && imported.not_counted.len() < 512 {
                         imported.not_counted.push(counter.call);
                     }
                     return ControlFlow::Continue(());
                 };
-                if counter.running.is_some_and(|share| share < 9_999)
-                    && !imported.scaled.contains(&counter.call)
-                {
-                    imported.scaled.push(counter.call.clone());
+                if let Some(share) = share {
+                    if !imported.scaled.contains(&counter.call) {
+                        imported.scaled.push(counter.call.clone());
+                    }
+                    // Of several lines of one call (-A, -I, entries and returns) the least share is told.
+                    match shares.iter().position(|(call, _)| *call == counter.call) {
+                        Some(at) => shares[at].1 = share.min(shares[at].1),
+                        None if shares.len() < MOST_SHARES => shares.push((counter.call.clone(), share)),
+                        None => {}
+                    }
                 }
                 let into = if counter.exits { &mut exits } else { &mut rows };
                 let added = into.add(Row {
@@ -218,6 +289,7 @@ impl Importer for PerfStat {
                 || trimmed.starts_with(b"#")
                 || trimmed.starts_with(b"Performance counter stats")
                 || trimmed.ends_with(b" seconds user")
+                || other_event(trimmed, &mut others)
                 || trimmed.ends_with(b" seconds sys"))
             {
                 imported.unknown_lines.add(line.number, line.text);
@@ -242,17 +314,46 @@ impl Importer for PerfStat {
             imported.notes.push(format!(
                 "raw_syscalls counts {all} calls of all kinds; only chosen ones have a row"
             ));
+        } else if uncounted_raw {
+            imported
+                .notes
+                .push("raw_syscalls was not counted, which is not zero: how many calls there were in all is not known".to_owned());
         }
-        if !imported.scaled.is_empty() {
+        if !shares.is_empty() {
+            let each: Vec<String> = shares
+                .iter()
+                .map(|(call, share)| {
+                    format!(
+                        "{call} was counted {}.{:02} % of the time",
+                        share / 100,
+                        share % 100
+                    )
+                })
+                .collect();
             imported.notes.push(format!(
-                "scaled up by perf, so estimates: {} (counted only part of the time)",
-                imported.scaled.join(", ")
+                "scaled up by perf, which took turns between more events than fit at once, so estimates and not exact: {}",
+                each.join(", ")
             ));
         }
-        if !imported.not_counted.is_empty() {
+        let (missing, idle): (Vec<&String>, Vec<&String>) = imported
+            .not_counted
+            .iter()
+            .partition(|call| unsupported.contains(*call));
+        for (calls, why) in [
+            (idle, "not counted, which is not zero"),
+            (
+                missing,
+                "not supported by that machine, so not counted, which is not zero",
+            ),
+        ] {
+            if !calls.is_empty() {
+                let names: Vec<&str> = calls.iter().map(|call| call.as_str()).collect();
+                imported.notes.push(format!("{why}: {}", names.join(", ")));
+            }
+        }
+        if others > 0 {
             imported.notes.push(format!(
-                "not counted, which is not zero: {}",
-                imported.not_counted.join(", ")
+                "{others} other events of perf stat are no system calls and have no row"
             ));
         }
         imported
@@ -305,5 +406,38 @@ mod tests {
             poll(Some(2), Some(10000))
         );
         assert_eq!(of("no counter"), None);
+    }
+
+    #[test]
+    fn shares_of_the_time_are_told() {
+        let text = " Performance counter stats for 'dd':\n\n\
+                    \x20            1,250      syscalls:sys_enter_poll          (75.12%)\n\
+                    \x20              303      syscalls:sys_enter_read\n\
+                    \x20    <not counted>      syscalls:sys_enter_write         (0.00%)\n\
+                    \x20  <not supported>      syscalls:sys_enter_futex\n\
+                    \x20  <not supported>      cycles\n\
+                    \x20             1.23 msec task-clock                       #    0.500 CPUs utilized\n\
+                    \x20  <not counted>      raw_syscalls:sys_enter\n\n\
+                    \x20      0.98 seconds time elapsed\n";
+        let imported = PerfStat.import(&mut text.as_bytes()).unwrap();
+        assert_eq!(imported.scaled, ["poll"]);
+        assert_eq!(imported.not_counted, ["write", "futex"]);
+        let says = |words: &[&str]| {
+            let found = imported
+                .notes
+                .iter()
+                .any(|note| words.iter().all(|word| note.contains(word)));
+            assert!(found, "{words:?} in {:?}", imported.notes);
+        };
+        says(&["estimates and not exact", "poll was counted 75.12 % of the time"]);
+        says(&["not counted, which is not zero: write"]);
+        says(&["not supported by that machine", "futex"]);
+        says(&["raw_syscalls was not counted, which is not zero"]);
+        says(&["2 other events"]);
+        assert_eq!(imported.unknown_lines.count, 0, "{:?}", imported.unknown_lines);
+        let exact = PerfStat
+            .import(&mut &b"  303  syscalls:sys_enter_read  (100.00%)\n"[..])
+            .unwrap();
+        assert!(exact.scaled.is_empty() && !exact.notes.iter().any(|note| note.contains("estimates")));
     }
 }

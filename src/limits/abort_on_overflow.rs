@@ -3,7 +3,7 @@
 
 use super::reading::Reading;
 use super::server_side::shares_netns;
-use super::{Limit, Load, accept_backlog};
+use super::{Limit, Load, Unit, accept_backlog};
 use crate::proc::{Root, sysctl};
 use crate::record::LimitReading;
 
@@ -16,6 +16,10 @@ impl Limit for AbortOnOverflow {
 
     fn title(&self) -> &'static str {
         "tcp_abort_on_overflow"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Of("resets")
     }
 
     fn check(&self, root: &Root, load: &Load) -> LimitReading {

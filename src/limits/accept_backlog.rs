@@ -4,12 +4,12 @@
 //! The backlog is what the kernel holds for that very listener, latched when it called listen(); neither
 //! the sysctl nor the server's setting tells it.
 
-use super::reading::{Reading, enough};
-use super::{Limit, Load};
+use super::reading::{Reading, enough, verdict};
+use super::{Limit, Load, Unit, syn_backlog};
 use crate::proc::process::same_netns;
 use crate::proc::sockdiag::{self, Listener};
 use crate::proc::{Root, sysctl};
-use crate::record::{LimitReading, Verdict};
+use crate::record::{Fix, LimitReading, Verdict};
 
 pub(super) struct AcceptBacklog;
 
@@ -22,8 +22,8 @@ impl Limit for AcceptBacklog {
         "accept queue (somaxconn, tcp-backlog)"
     }
 
-    fn unit(&self) -> &'static str {
-        "waiting connections"
+    fn unit(&self) -> Unit {
+        Unit::Of("waiting connections")
     }
 
     fn headline(&self) -> bool {
@@ -32,17 +32,20 @@ impl Limit for AcceptBacklog {
 
     fn check(&self, root: &Root, load: &Load) -> LimitReading {
         let demand = load.waiting();
-        let formula = format!(
-            "{} processes x {} attempts waiting at once",
-            load.processes,
-            load.attempts_per_op.max(1)
-        );
-        let reading = Reading::of(
-            self.id(),
-            "server's netns",
-            "socket query: the listener's backlog + 1",
-        )
-        .demand(demand, formula);
+        let formula = match load.attempts_per_op {
+            0 | 1 => format!("{demand} processes, each with one connection waiting"),
+            attempts => format!(
+                "{} processes x {attempts} attempts waiting at once",
+                load.processes
+            ),
+        };
+        let reading =
+            |source: &str| Reading::of(self.id(), "server's netns", source).demand(demand, formula.as_str());
+        if load.endpoint.is_none() && load.same_host {
+            let source = "/proc/sys/net/core/somaxconn + 1: this machine's side alone";
+            return machine_side(root, load, reading(source));
+        }
+        let reading = reading("socket query: the listener's backlog + 1");
         let listener = match planned_listener(root, load) {
             Ok(listener) => listener,
             Err(why) => return reading.unknown(why),
@@ -52,16 +55,79 @@ impl Limit for AcceptBacklog {
         let (now, kept) = fixes(root, load, wanted);
         reading
             .capacity(capacity)
-            .fix(
-                now,
-                kept,
-                format!(
-                    "docker run --sysctl net.core.somaxconn={wanted}; in Kubernetes it is an \"unsafe\" sysctl; the \
-                     server's namespace counts, for UNIX sockets too"
-                ),
-            )
+            .fix(now, kept, in_a_container(wanted))
             .decide(|verdict| effect(verdict, load.tcp, demand, capacity))
     }
+}
+
+/// What Redis asks for by default (`tcp-backlog`), and nginx and PHP-FPM as well.
+const USUAL_BACKLOG: u64 = 511;
+
+/// Without a server: how long a queue this machine allows. What the server asks for can only make it shorter,
+/// and a load over the usual request is a warning, since that one is a guess.
+fn machine_side(root: &Root, load: &Load, reading: Reading) -> LimitReading {
+    let demand = load.waiting();
+    let somaxconn = match sysctl::integer(root, "net.core.somaxconn") {
+        Ok(value) => value,
+        Err(e) => return reading.unknown(e.to_string()),
+    };
+    let capacity = somaxconn.saturating_add(1);
+    let usual = somaxconn.min(USUAL_BACKLOG).saturating_add(1);
+    let wanted = enough(demand, usual).saturating_sub(1);
+    let (now, kept) = fixes(root, load, wanted);
+    let fix = Fix {
+        now,
+        kept,
+        container: in_a_container(wanted),
+    };
+    let unknown = format!(
+        "not known without a server: the backlog that it asks for, which can only make the queue shorter (Redis asks \
+         for {USUAL_BACKLOG}, memcached for 1024)"
+    );
+    let side = format!(
+        "this machine allows a queue of {capacity} (somaxconn {somaxconn}, and one more){}",
+        handshakes(root, load)
+    );
+    let mut reading = reading.capacity(capacity).decide(|verdict| match verdict {
+        Verdict::Fail => format!("{side}; {}", effect(verdict, load.tcp, demand, capacity)),
+        _ => format!("{side}; {unknown}"),
+    });
+    if reading.verdict == Verdict::Ok && verdict(demand, usual) != Verdict::Ok {
+        reading.verdict = Verdict::Warn;
+        reading.effect =
+            format!("{side}; {unknown}, and in a queue of {usual} these {demand} do not fit or only just");
+    }
+    if reading.verdict != Verdict::Ok {
+        reading.fix = fix;
+    }
+    reading
+}
+
+/// What the machine's limit of half-open connections means for the queue, in words.
+fn handshakes(root: &Root, load: &Load) -> String {
+    if !load.tcp {
+        return String::new();
+    }
+    match (
+        sysctl::integer(root, "net.ipv4.tcp_syncookies"),
+        sysctl::integer(root, "net.ipv4.tcp_max_syn_backlog"),
+    ) {
+        (Ok(0), Ok(max)) => format!(
+            "; without syncookies only {} handshakes can be under way at once (tcp_max_syn_backlog {max})",
+            syn_backlog::room(max)
+        ),
+        (Ok(_), Ok(max)) => {
+            format!("; tcp_max_syn_backlog {max} does not shorten it, since tcp_syncookies is on")
+        }
+        (Err(_), _) | (_, Err(_)) => "; tcp_syncookies and tcp_max_syn_backlog cannot be read".to_owned(),
+    }
+}
+
+fn in_a_container(backlog: u64) -> String {
+    format!(
+        "docker run --sysctl net.core.somaxconn={backlog}; in Kubernetes it is an \"unsafe\" sysctl; the server's \
+         namespace counts, for UNIX sockets too"
+    )
 }
 
 /// The listener the load goes to, as it was handed over or as the kernel tells.
@@ -281,5 +347,58 @@ mod tests {
         };
         let reading = AcceptBacklog.check(&Tree::defaults().root(), &Load::to(&endpoint));
         assert_eq!(reading.verdict, Verdict::Unknown);
+    }
+
+    #[test]
+    fn without_a_server_the_machine_decides_and_the_rest_is_said_to_be_unknown() {
+        let tree = Tree::new()
+            .with("proc/sys/net/core/somaxconn", "4096\n")
+            .with("proc/sys/net/ipv4/tcp_max_syn_backlog", "2048\n")
+            .with("proc/sys/net/ipv4/tcp_syncookies", "1\n");
+        let check = |tree: &Tree, processes| {
+            let load = Load {
+                processes,
+                ..Load::default()
+            };
+            AcceptBacklog.check(&tree.root(), &load)
+        };
+        for (processes, verdict) in [
+            (2, Verdict::Ok),
+            (409, Verdict::Ok),
+            (410, Verdict::Warn),
+            (2000, Verdict::Warn),
+            (4097, Verdict::Warn),
+            (4098, Verdict::Fail),
+        ] {
+            let reading = check(&tree, processes);
+            assert_eq!(reading.verdict, verdict, "{processes}");
+            assert_eq!(reading.capacity.known(), Some(&4097));
+            assert_eq!(reading.fix.now.is_empty(), verdict == Verdict::Ok);
+            let says = &reading.effect;
+            assert!(
+                says.contains("tcp_max_syn_backlog 2048 does not shorten it"),
+                "{says}"
+            );
+            if verdict != Verdict::Fail {
+                assert!(says.contains("not known without a server: the backlog"), "{says}");
+            }
+        }
+        let small = tree
+            .with("proc/sys/net/core/somaxconn", "128\n")
+            .with("proc/sys/net/ipv4/tcp_syncookies", "0\n");
+        let reading = check(&small, 500);
+        assert_eq!(reading.verdict, Verdict::Fail);
+        assert!(
+            reading.effect.contains("only 1537 handshakes"),
+            "{}",
+            reading.effect
+        );
+        assert!(
+            reading.fix.now.contains("net.core.somaxconn=499"),
+            "{}",
+            reading.fix.now
+        );
+        // An unreadable machine is not judged.
+        assert_eq!(check(&Tree::new(), 500).verdict, Verdict::Unknown);
     }
 }

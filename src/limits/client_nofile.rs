@@ -1,7 +1,7 @@
 //! `ulimit -n` of the client processes. Read from this process, whose limits they inherit.
 
 use super::reading::{Reading, amount, enough};
-use super::{Limit, Load};
+use super::{Limit, Load, Unit};
 use crate::proc::Root;
 use crate::proc::process::{Resource, Who, rlimit};
 use crate::record::{LimitReading, Verdict};
@@ -21,8 +21,8 @@ impl Limit for ClientNofile {
         "ulimit -n"
     }
 
-    fn unit(&self) -> &'static str {
-        "open files per client"
+    fn unit(&self) -> Unit {
+        Unit::Of("open files per client")
     }
 
     fn headline(&self) -> bool {

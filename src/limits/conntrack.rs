@@ -2,7 +2,7 @@
 //! where a rule uses it; then also on loopback.
 
 use super::reading::{Reading, enough};
-use super::{Limit, Load};
+use super::{Limit, Load, Unit};
 use crate::proc::{Root, sysctl};
 use crate::record::{LimitReading, Verdict};
 
@@ -15,6 +15,10 @@ impl Limit for Conntrack {
 
     fn title(&self) -> &'static str {
         "nf_conntrack_max"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Of("followed connections")
     }
 
     fn check(&self, root: &Root, load: &Load) -> LimitReading {
@@ -64,8 +68,15 @@ impl Limit for Conntrack {
             .saturating_add(rate.saturating_mul(hold))
             .saturating_add(in_all);
         let wanted = enough(demand, max);
+        let mut formula = format!("{count} followed now + {open} open");
+        if rate > 0 {
+            formula.push_str(&format!(" + {rate} connects/s x {hold} s"));
+        }
+        if in_all > 0 {
+            formula.push_str(&format!(" + {in_all} connections in all"));
+        }
         let reading = reading
-            .demand(demand, format!("{count} followed now + {open} open + {rate} connects/s x {hold} s"))
+            .demand(demand, formula)
             .fix(
                 format!("sysctl -w net.netfilter.nf_conntrack_max={wanted} on the host"),
                 format!("net.netfilter.nf_conntrack_max = {wanted} in /etc/sysctl.d/90-conntrack.conf; or a notrack rule for the port"),

@@ -2,7 +2,7 @@
 //! period, and everything queues meanwhile.
 
 use super::reading::Reading;
-use super::{Limit, Load};
+use super::{Limit, Load, Unit};
 use crate::proc::cgroup::Version;
 use crate::proc::{Root, cgroup};
 use crate::record::LimitReading;
@@ -16,6 +16,10 @@ impl Limit for CpuQuota {
 
     fn title(&self) -> &'static str {
         "server's CPU quota"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::CpuMicros
     }
 
     fn check(&self, root: &Root, load: &Load) -> LimitReading {
@@ -43,10 +47,7 @@ impl Limit for CpuQuota {
         let reading = reading
             .demand(
                 quota.period,
-                format!(
-                    "one CPU for a busy server: {} us of every {} us",
-                    quota.period, quota.period
-                ),
+                format!("one CPU for a busy server, in each period: {} us", quota.period),
             )
             .capacity(quota.quota)
             .fix(

@@ -2,7 +2,7 @@
 //! blocked in TIME_WAIT for 60 s, or for a second where reuse applies.
 
 use super::reading::Reading;
-use super::{Limit, Load};
+use super::{Limit, Load, Unit};
 use crate::proc::{Root, sysctl};
 use crate::record::{LimitReading, Verdict};
 
@@ -20,8 +20,8 @@ impl Limit for EphemeralPorts {
         "ip_local_port_range"
     }
 
-    fn unit(&self) -> &'static str {
-        "local ports"
+    fn unit(&self) -> Unit {
+        Unit::Of("local ports")
     }
 
     fn headline(&self) -> bool {

@@ -2,7 +2,7 @@
 //! a client load is thousands, the limit hundreds of thousands or none.
 
 use super::reading::{Reading, amount};
-use super::{Limit, Load};
+use super::{Limit, Load, Unit};
 use crate::proc::{Root, sysctl};
 use crate::record::{LimitReading, Verdict};
 
@@ -21,8 +21,8 @@ impl Limit for FileMax {
         "fs.file-max"
     }
 
-    fn unit(&self) -> &'static str {
-        "open files"
+    fn unit(&self) -> Unit {
+        Unit::Of("open files")
     }
 
     fn headline(&self) -> bool {

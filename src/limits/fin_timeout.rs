@@ -1,7 +1,7 @@
 //! `tcp_fin_timeout`: often advised against TIME_WAIT, and without any effect on it. It bounds FIN_WAIT2.
 
 use super::reading::Reading;
-use super::{Limit, Load};
+use super::{Limit, Load, Unit};
 use crate::proc::{Root, sysctl};
 use crate::record::LimitReading;
 
@@ -14,6 +14,10 @@ impl Limit for FinTimeout {
 
     fn title(&self) -> &'static str {
         "tcp_fin_timeout"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Of("seconds")
     }
 
     fn check(&self, root: &Root, _load: &Load) -> LimitReading {

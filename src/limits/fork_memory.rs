@@ -2,7 +2,7 @@
 //! by its language where it cannot; an assumption alone never fails a plan.
 
 use super::reading::Reading;
-use super::{Limit, Load};
+use super::{Limit, Load, Unit};
 use crate::proc::process::Who;
 use crate::proc::{Root, cgroup, host};
 use crate::record::{LimitReading, Verdict};
@@ -23,6 +23,10 @@ impl Limit for ForkMemory {
 
     fn title(&self) -> &'static str {
         "memory for clients"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Bytes
     }
 
     fn check(&self, root: &Root, load: &Load) -> LimitReading {

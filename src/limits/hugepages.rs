@@ -2,7 +2,7 @@
 //! A matter of latency, never of failure.
 
 use super::reading::Reading;
-use super::{Limit, Load};
+use super::{Limit, Load, Unit};
 use crate::proc::Root;
 use crate::record::LimitReading;
 
@@ -15,6 +15,10 @@ impl Limit for Hugepages {
 
     fn title(&self) -> &'static str {
         "transparent huge pages"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Of("pages")
     }
 
     fn check(&self, root: &Root, load: &Load) -> LimitReading {

@@ -2,7 +2,7 @@
 
 use super::facts::ServerKind;
 use super::reading::Reading;
-use super::{Limit, Load};
+use super::{Limit, Load, Unit};
 use crate::proc::Root;
 use crate::record::LimitReading;
 
@@ -15,6 +15,10 @@ impl Limit for IdleTimeout {
 
     fn title(&self) -> &'static str {
         "timeout"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Of("seconds")
     }
 
     fn check(&self, _root: &Root, load: &Load) -> LimitReading {

@@ -3,7 +3,7 @@
 
 use super::facts::{REDIS_RESERVED_FDS, ServerKind};
 use super::reading::{Reading, enough};
-use super::{Limit, Load};
+use super::{Limit, Load, Unit};
 use crate::proc::Root;
 use crate::record::{LimitReading, Verdict};
 
@@ -18,8 +18,8 @@ impl Limit for Maxclients {
         "maxclients"
     }
 
-    fn unit(&self) -> &'static str {
-        "clients"
+    fn unit(&self) -> Unit {
+        Unit::Of("clients")
     }
 
     fn headline(&self) -> bool {
@@ -38,15 +38,21 @@ impl Limit for Maxclients {
         let present = load.server.connected_clients;
         let demand = counted.saturating_add(present.unwrap_or(0));
         let term = match (load.connect_per_op, load.server_closes_first) {
-            (true, false) => format!("2 x {} clients (one just closed, one new)", load.processes),
+            (true, false) => format!(
+                "2 x {} clients (each counts twice: the connection just closed and the new one)",
+                load.processes
+            ),
             (true, true) => format!("{} clients", load.processes),
             (false, _) => format!(
-                "{} x {} connections",
+                "{} clients x {} connections each",
                 load.processes, load.connections_per_process
             ),
         };
-        let now = present.map_or_else(|| "those".to_owned(), |present| present.to_string());
-        let reading = reading.demand(demand, format!("{term} + {now} connected now"));
+        let now = match present {
+            Some(present) => format!("{present} connected now (the one that asked is among them)"),
+            None => "those connected now".to_owned(),
+        };
+        let reading = reading.demand(demand, format!("{term} + {now}"));
         let Some(maxclients) = load.server.maxclients else {
             return reading.unknown("the server does not tell its maxclients");
         };

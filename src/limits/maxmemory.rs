@@ -2,7 +2,7 @@
 
 use super::facts::ServerKind;
 use super::reading::Reading;
-use super::{Limit, Load};
+use super::{Limit, Load, Unit};
 use crate::proc::Root;
 use crate::record::{LimitReading, Verdict};
 
@@ -15,6 +15,10 @@ impl Limit for Maxmemory {
 
     fn title(&self) -> &'static str {
         "maxmemory"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Bytes
     }
 
     fn check(&self, _root: &Root, load: &Load) -> LimitReading {
@@ -42,8 +46,9 @@ impl Limit for Maxmemory {
             .demand(
                 demand,
                 format!(
-                    "{used} bytes used now + {clients} for {} connections",
-                    load.open()
+                    "{used} bytes used now + {} connections x {} bytes",
+                    load.open(),
+                    super::socket_memory::REDIS_CLIENT_BYTES
                 ),
             )
             .fix(

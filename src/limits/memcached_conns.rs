@@ -3,7 +3,7 @@
 
 use super::facts::ServerKind;
 use super::reading::{Reading, enough};
-use super::{Limit, Load};
+use super::{Limit, Load, Unit};
 use crate::proc::Root;
 use crate::record::{LimitReading, Verdict};
 
@@ -16,6 +16,10 @@ impl Limit for MemcachedConns {
 
     fn title(&self) -> &'static str {
         "memcached -c"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Of("connections")
     }
 
     fn check(&self, _root: &Root, load: &Load) -> LimitReading {

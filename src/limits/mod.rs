@@ -44,6 +44,7 @@ mod tcp_backlog;
 mod tcp_mem;
 mod threads_max;
 mod tw_buckets;
+mod unit;
 mod witness;
 
 use crate::proc::Root;
@@ -53,6 +54,7 @@ pub use capacity::{Capacity, beyond_loopback, capacities, followed};
 pub use facts::{REDIS_RESERVED_FDS, ServerFacts, ServerKind};
 pub use load::{Load, is_loopback};
 pub use reading::worst;
+pub use unit::Unit;
 pub use witness::Witness;
 
 /// One limit.
@@ -61,10 +63,8 @@ pub trait Limit: Sync {
     fn id(&self) -> &'static str;
     /// The name people know it by (`ulimit -n`), for the line under a table.
     fn title(&self) -> &'static str;
-    /// What demand and capacity count, in the plural; empty where the title says it.
-    fn unit(&self) -> &'static str {
-        ""
-    }
+    /// What demand and capacity count.
+    fn unit(&self) -> Unit;
     /// Whether it is named under every table of a bench, fitting or not.
     fn headline(&self) -> bool {
         false
@@ -245,6 +245,99 @@ mod tests {
         for id in ["file_max", "ephemeral_ports"] {
             let reading = readings.iter().find(|reading| reading.id == id).unwrap();
             assert_eq!(reading.verdict, Verdict::Fail, "{id}");
+        }
+    }
+
+    /// What a formula comes to: sums of products, of which each factor is the first number in it.
+    fn worked_out(formula: &str) -> u64 {
+        let number = |text: &str| -> u64 {
+            let digits: String = text
+                .chars()
+                .skip_while(|c| !c.is_ascii_digit())
+                .take_while(char::is_ascii_digit)
+                .collect();
+            let scale = if text.contains("MiB") { 1 << 20 } else { 1 };
+            digits.parse::<u64>().unwrap() * scale
+        };
+        let product = |term: &str| term.split(" x ").map(number).product::<u64>();
+        let (plus, minus) = formula.split_once(" - ").unwrap_or((formula, ""));
+        let sum: u64 = plus.split(" + ").map(product).sum();
+        sum - if minus.is_empty() { 0 } else { product(minus) }
+    }
+
+    #[test]
+    fn every_formula_comes_to_its_demand() {
+        let tree = Tree::defaults()
+            .with("proc/sys/net/netfilter/nf_conntrack_count", "144\n")
+            .with("proc/sys/net/netfilter/nf_conntrack_max", "262144\n")
+            .with(
+                "proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait",
+                "120\n",
+            )
+            .with("proc/sys/net/ipv4/tcp_tw_reuse", "0\n");
+        let server = ServerFacts {
+            maxclients: Some(10_000),
+            connected_clients: Some(3),
+            tcp_backlog: Some(511),
+            maxmemory: Some(1 << 30),
+            evicts: Some(false),
+            used_memory: Some(900_000),
+            output_buffer_limit: Some(1 << 20),
+            ..ServerFacts::default()
+        };
+        let base = Load {
+            processes: 2000,
+            pipeline: 3,
+            payload_bytes: 50,
+            server,
+            ..Load::default()
+        };
+        let loads = [
+            base.clone(),
+            Load {
+                connections_per_process: 4,
+                attempts_per_op: 3,
+                ..base.clone()
+            },
+            Load {
+                connect_per_op: true,
+                connects_per_second: Some(40),
+                ..base.clone()
+            },
+            Load {
+                connect_per_op: true,
+                connects_in_all: Some(20_000),
+                ..base.clone()
+            },
+        ];
+        let mut seen = BTreeSet::new();
+        for load in &loads {
+            for reading in check_all(&tree.root(), load) {
+                let Some(demand) = reading.demand.known() else {
+                    continue;
+                };
+                if reading.formula.contains("those") {
+                    continue;
+                }
+                assert_eq!(
+                    worked_out(&reading.formula),
+                    *demand,
+                    "{}: {}",
+                    reading.id,
+                    reading.formula
+                );
+                seen.insert(reading.id);
+            }
+        }
+        for id in [
+            "maxclients",
+            "file_max",
+            "conntrack",
+            "ephemeral_ports",
+            "accept_backlog",
+            "maxmemory",
+        ] {
+            assert!(seen.contains(id), "{id} of {seen:?}");
         }
     }
 }

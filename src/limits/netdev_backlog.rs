@@ -2,7 +2,7 @@
 //! what was dropped so far can be read.
 
 use super::reading::Reading;
-use super::{Limit, Load};
+use super::{Limit, Load, Unit};
 use crate::proc::{Root, net, sysctl};
 use crate::record::LimitReading;
 
@@ -15,6 +15,10 @@ impl Limit for NetdevBacklog {
 
     fn title(&self) -> &'static str {
         "netdev_max_backlog"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Of("packets")
     }
 
     fn check(&self, root: &Root, load: &Load) -> LimitReading {

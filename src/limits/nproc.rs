@@ -2,7 +2,7 @@
 //! nor anybody with CAP_SYS_ADMIN or CAP_SYS_RESOURCE (`copy_process` in kernel/fork.c).
 
 use super::reading::{Reading, amount, enough};
-use super::{Limit, Load};
+use super::{Limit, Load, Unit};
 use crate::proc::Root;
 use crate::proc::process::{
     CAP_SYS_ADMIN, CAP_SYS_RESOURCE, Resource, Who, in_first_user_namespace, rlimit, status, tasks_of_user,
@@ -22,6 +22,10 @@ impl Limit for Nproc {
 
     fn title(&self) -> &'static str {
         "ulimit -u"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Of("tasks")
     }
 
     fn check(&self, root: &Root, load: &Load) -> LimitReading {

@@ -2,7 +2,7 @@
 //! be raised.
 
 use super::reading::{Reading, enough};
-use super::{Limit, Load};
+use super::{Limit, Load, Unit};
 use crate::proc::process::{Resource, Who, rlimit};
 use crate::proc::{Root, sysctl};
 use crate::record::{LimitReading, Verdict};
@@ -20,6 +20,10 @@ impl Limit for NrOpen {
 
     fn title(&self) -> &'static str {
         "fs.nr_open"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Of("open files per client")
     }
 
     fn check(&self, root: &Root, load: &Load) -> LimitReading {

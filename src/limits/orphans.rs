@@ -2,7 +2,7 @@
 //! replies leaves hardly any.
 
 use super::reading::Reading;
-use super::{Limit, Load};
+use super::{Limit, Load, Unit};
 use crate::proc::process::Who;
 use crate::proc::{Root, net, sysctl};
 use crate::record::{LimitReading, Verdict};
@@ -16,6 +16,10 @@ impl Limit for Orphans {
 
     fn title(&self) -> &'static str {
         "tcp_max_orphans"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Of("closing sockets")
     }
 
     fn check(&self, root: &Root, load: &Load) -> LimitReading {

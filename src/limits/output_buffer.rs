@@ -3,7 +3,7 @@
 
 use super::facts::ServerKind;
 use super::reading::Reading;
-use super::{Limit, Load};
+use super::{Limit, Load, Unit};
 use crate::proc::Root;
 use crate::record::{LimitReading, Verdict};
 
@@ -16,6 +16,10 @@ impl Limit for OutputBuffer {
 
     fn title(&self) -> &'static str {
         "client-output-buffer-limit"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Bytes
     }
 
     fn check(&self, _root: &Root, load: &Load) -> LimitReading {

@@ -2,7 +2,7 @@
 
 use super::facts::ServerKind;
 use super::reading::Reading;
-use super::{Limit, Load};
+use super::{Limit, Load, Unit};
 use crate::proc::{Root, host, sysctl};
 use crate::record::{LimitReading, Verdict};
 
@@ -15,6 +15,10 @@ impl Limit for Overcommit {
 
     fn title(&self) -> &'static str {
         "vm.overcommit_memory"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Bytes
     }
 
     fn check(&self, root: &Root, load: &Load) -> LimitReading {

@@ -1,7 +1,7 @@
 //! `kernel.pid_max`: the largest process id, per pid namespace since Linux 6.14.
 
 use super::reading::Reading;
-use super::{Limit, Load};
+use super::{Limit, Load, Unit};
 use crate::proc::{Root, host, sysctl};
 use crate::record::{LimitReading, Verdict};
 
@@ -21,6 +21,10 @@ impl Limit for PidMax {
 
     fn title(&self) -> &'static str {
         "kernel.pid_max"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Of("process ids")
     }
 
     fn check(&self, root: &Root, load: &Load) -> LimitReading {

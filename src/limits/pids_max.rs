@@ -1,7 +1,7 @@
 //! `pids.max` of the control group of the clients and of every group above it; the tightest binds.
 
 use super::reading::{NO_LIMIT, Reading, amount, enough, gravest};
-use super::{Limit, Load};
+use super::{Limit, Load, Unit};
 use crate::proc::process::Who;
 use crate::proc::{Root, cgroup};
 use crate::record::{LimitReading, Verdict};
@@ -19,6 +19,10 @@ impl Limit for PidsMax {
 
     fn title(&self) -> &'static str {
         "pids.max"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Of("tasks")
     }
 
     fn check(&self, root: &Root, load: &Load) -> LimitReading {

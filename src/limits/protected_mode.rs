@@ -2,7 +2,7 @@
 
 use super::facts::ServerKind;
 use super::reading::Reading;
-use super::{Limit, Load};
+use super::{Limit, Load, Unit};
 use crate::proc::Root;
 use crate::record::LimitReading;
 use crate::strategy::contract::Endpoint;
@@ -16,6 +16,10 @@ impl Limit for ProtectedMode {
 
     fn title(&self) -> &'static str {
         "protected-mode"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Of("clients")
     }
 
     fn check(&self, _root: &Root, load: &Load) -> LimitReading {

@@ -3,7 +3,7 @@
 
 use super::reading::{Reading, gravest};
 use super::socket_memory::{REDIS_CLIENT_BYTES, kernel_bytes};
-use super::{Limit, Load};
+use super::{Limit, Load, Unit};
 use crate::proc::{Root, cgroup};
 use crate::record::{LimitReading, Verdict};
 
@@ -16,6 +16,10 @@ impl Limit for ServerMemoryMax {
 
     fn title(&self) -> &'static str {
         "server's memory.max"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Bytes
     }
 
     fn check(&self, root: &Root, load: &Load) -> LimitReading {
@@ -53,7 +57,11 @@ fn of_level(reading: Reading, level: &cgroup::Level, max: u64, load: &Load) -> L
     let reading = reading
         .demand(
             demand,
-            format!("{words} bytes now + {clients} for {} connections", load.open()),
+            format!(
+                "{words} bytes now + {} connections x {} bytes",
+                load.open(),
+                REDIS_CLIENT_BYTES + kernel_bytes(load.tcp)
+            ),
         )
         .capacity(max);
     if now.is_none() && demand <= max {

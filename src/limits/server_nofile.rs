@@ -6,7 +6,7 @@
 
 use super::facts::{REDIS_RESERVED_FDS, ServerKind};
 use super::reading::Reading;
-use super::{Limit, Load};
+use super::{Limit, Load, Unit};
 use crate::proc::Root;
 use crate::record::{LimitReading, Verdict};
 
@@ -19,6 +19,10 @@ impl Limit for ServerNofile {
 
     fn title(&self) -> &'static str {
         "server's ulimit -n"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Of("open files")
     }
 
     fn check(&self, _root: &Root, load: &Load) -> LimitReading {

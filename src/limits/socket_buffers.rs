@@ -2,7 +2,7 @@
 //! an error.
 
 use super::reading::Reading;
-use super::{Limit, Load};
+use super::{Limit, Load, Unit};
 use crate::proc::{Root, sysctl};
 use crate::record::{LimitReading, Verdict};
 
@@ -15,6 +15,10 @@ impl Limit for SocketBuffers {
 
     fn title(&self) -> &'static str {
         "socket buffers"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Bytes
     }
 
     fn check(&self, root: &Root, load: &Load) -> LimitReading {
@@ -47,10 +51,10 @@ impl Limit for SocketBuffers {
             )
             .decide(|verdict| match verdict {
                 Verdict::Fail | Verdict::Warn => format!(
-                    "a batch of {batch} bytes and a send buffer of {buffer}: sent in several turns, slower, no error"
+                    "a batch of {batch} bytes and a send buffer of {buffer} bytes: sent in several turns, slower, no error"
                 ),
                 Verdict::Ok | Verdict::Unknown | Verdict::NotApplicable => {
-                    format!("a batch of {batch} bytes fits the send buffer of {buffer}")
+                    format!("a batch of {batch} bytes fits the send buffer of {buffer} bytes")
                 }
             });
         // It slows the load and does not break it.

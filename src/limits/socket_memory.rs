@@ -1,7 +1,7 @@
 //! Kernel and server memory that connections take, by what one was measured to take.
 
 use super::reading::Reading;
-use super::{Limit, Load};
+use super::{Limit, Load, Unit};
 use crate::proc::{Root, host};
 use crate::record::{LimitReading, Verdict};
 
@@ -21,6 +21,10 @@ impl Limit for SocketMemory {
 
     fn title(&self) -> &'static str {
         "memory for connections"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Bytes
     }
 
     fn check(&self, root: &Root, load: &Load) -> LimitReading {

@@ -1,7 +1,7 @@
 //! Whether this user may connect to the server's UNIX socket.
 
 use super::reading::Reading;
-use super::{Limit, Load};
+use super::{Limit, Load, Unit};
 use crate::proc::Root;
 use crate::record::{LimitReading, Verdict};
 use crate::strategy::contract::Endpoint;
@@ -15,6 +15,10 @@ impl Limit for SocketPermission {
 
     fn title(&self) -> &'static str {
         "socket's permissions"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Of("clients")
     }
 
     fn check(&self, root: &Root, load: &Load) -> LimitReading {

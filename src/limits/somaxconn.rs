@@ -3,7 +3,7 @@
 
 use super::reading::{Reading, enough};
 use super::server_side::shares_netns;
-use super::{Limit, Load, accept_backlog};
+use super::{Limit, Load, Unit, accept_backlog};
 use crate::proc::{Root, sysctl};
 use crate::record::{LimitReading, Verdict};
 
@@ -18,8 +18,8 @@ impl Limit for Somaxconn {
         "somaxconn"
     }
 
-    fn unit(&self) -> &'static str {
-        "waiting connections"
+    fn unit(&self) -> Unit {
+        Unit::Of("waiting connections")
     }
 
     fn headline(&self) -> bool {

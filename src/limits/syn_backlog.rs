@@ -3,7 +3,7 @@
 
 use super::reading::Reading;
 use super::server_side::shares_netns;
-use super::{Limit, Load};
+use super::{Limit, Load, Unit};
 use crate::proc::{Root, sysctl};
 use crate::record::LimitReading;
 
@@ -16,6 +16,10 @@ impl Limit for SynBacklog {
 
     fn title(&self) -> &'static str {
         "tcp_max_syn_backlog"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Of("half-open connections")
     }
 
     fn check(&self, root: &Root, load: &Load) -> LimitReading {
@@ -40,7 +44,7 @@ impl Limit for SynBacklog {
         if cookies != 0 {
             return reading.not_applicable("tcp_syncookies is on: half-open connections are not lost");
         }
-        let room = max / 4 * 3 + 1;
+        let room = room(max);
         let reading = reading
             .demand(
                 load.waiting(),
@@ -61,6 +65,11 @@ impl Limit for SynBacklog {
              round-trip time"
         ))
     }
+}
+
+/// Half-open connections that pass without syncookies: from three quarters of the setting on they are dropped.
+pub(super) fn room(max_syn_backlog: u64) -> u64 {
+    (max_syn_backlog / 4 * 3).saturating_add(1)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! up. No amount, and no cure for a full queue.
 
 use super::reading::Reading;
-use super::{Limit, Load};
+use super::{Limit, Load, Unit};
 use crate::proc::{Root, sysctl};
 use crate::record::LimitReading;
 
@@ -15,6 +15,10 @@ impl Limit for SynRetries {
 
     fn title(&self) -> &'static str {
         "tcp_syn_retries"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Of("tries")
     }
 
     fn check(&self, root: &Root, load: &Load) -> LimitReading {

@@ -3,7 +3,7 @@
 
 use super::facts::ServerKind;
 use super::reading::{Reading, enough};
-use super::{Limit, Load, accept_backlog};
+use super::{Limit, Load, Unit, accept_backlog};
 use crate::proc::Root;
 use crate::record::{LimitReading, Verdict};
 
@@ -16,6 +16,10 @@ impl Limit for TcpBacklog {
 
     fn title(&self) -> &'static str {
         "tcp-backlog"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Of("waiting connections")
     }
 
     fn check(&self, root: &Root, load: &Load) -> LimitReading {

@@ -2,7 +2,7 @@
 //! is data on its way.
 
 use super::reading::Reading;
-use super::{Limit, Load};
+use super::{Limit, Load, Unit};
 use crate::proc::process::Who;
 use crate::proc::{Root, net, sysctl};
 use crate::record::{LimitReading, Verdict};
@@ -18,6 +18,10 @@ impl Limit for TcpMem {
 
     fn title(&self) -> &'static str {
         "tcp_mem"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Pages
     }
 
     fn check(&self, root: &Root, load: &Load) -> LimitReading {

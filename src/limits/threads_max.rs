@@ -1,7 +1,7 @@
 //! `kernel.threads-max`: tasks of the whole machine, set from its memory at boot.
 
 use super::reading::Reading;
-use super::{Limit, Load};
+use super::{Limit, Load, Unit};
 use crate::proc::{Root, host, sysctl};
 use crate::record::{LimitReading, Verdict};
 
@@ -18,6 +18,10 @@ impl Limit for ThreadsMax {
 
     fn title(&self) -> &'static str {
         "kernel.threads-max"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Of("tasks")
     }
 
     fn check(&self, root: &Root, load: &Load) -> LimitReading {

@@ -2,7 +2,7 @@
 //! error and sets ports free sooner; so a load never fails here.
 
 use super::reading::Reading;
-use super::{Limit, Load};
+use super::{Limit, Load, Unit};
 use crate::proc::{Root, sysctl};
 use crate::record::LimitReading;
 
@@ -15,6 +15,10 @@ impl Limit for TwBuckets {
 
     fn title(&self) -> &'static str {
         "tcp_max_tw_buckets"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Of("sockets in TIME_WAIT")
     }
 
     fn check(&self, root: &Root, load: &Load) -> LimitReading {

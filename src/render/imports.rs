@@ -1,22 +1,31 @@
 //! The tables of an import: what the file has, in its own order, with the kind of its times in the heading.
 
+use std::collections::BTreeMap;
+
 use super::model::{Cell, Column, Group, Notes, Table};
 use super::number::Style;
+use super::prose::several_files;
 use super::{View, shown};
 use crate::import::{Imported, ImportedTable, Row, TimeKind};
 use crate::record::{Import, Record};
 use crate::units::{Grouped, Nanos, Ops};
 
-pub(super) fn tables(record: &Record, _view: &View, notes: &mut Notes) -> (Vec<Table>, Vec<String>) {
+/// Up to so many files each have a table of their own; of more, those with equal findings are one row.
+pub const FILES_SHOWN_WHOLE: usize = 8;
+
+pub(super) fn tables(record: &Record, view: &View, notes: &mut Notes) -> (Vec<Table>, Vec<String>) {
+    if record.imports.len() > FILES_SHOWN_WHOLE && !view.all_syscalls {
+        return (vec![grouped(record)], grouped_remarks(record));
+    }
     let mut tables = Vec::new();
     let mut remarks = Vec::new();
-    let several_files = record.imports.len() > 1;
+    let many = record.imports.len() > 1;
     for Import { file, imported } in &record.imports {
         let several = imported.tables.len() > 1;
         for table in &imported.tables {
             let mut shown_table = Calls { imported, table }.table(notes);
             let mut title: Vec<&str> = Vec::new();
-            title.extend(several_files.then_some(file.as_str()));
+            title.extend(many.then_some(file.as_str()));
             title.extend(several.then_some(table.label.as_str()));
             shown_table.title = shown(&title.join(", "));
             tables.push(shown_table);
@@ -27,11 +36,7 @@ pub(super) fn tables(record: &Record, _view: &View, notes: &mut Notes) -> (Vec<T
         if !imported.values.is_empty() {
             tables.push(values(imported));
         }
-        let before = if several_files {
-            format!("{file}: ")
-        } else {
-            String::new()
-        };
+        let before = if many { format!("{file}: ") } else { String::new() };
         remarks.extend(
             remarks_of(imported)
                 .into_iter()
@@ -39,6 +44,162 @@ pub(super) fn tables(record: &Record, _view: &View, notes: &mut Notes) -> (Vec<T
         );
     }
     (tables, remarks)
+}
+
+/// Many files: those of one format with equal findings are one row.
+fn grouped(record: &Record) -> Table {
+    let codes = |file: &str| {
+        let of_file = |name: &str| {
+            name.strip_prefix(file)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let found = record
+            .findings
+            .iter()
+            .filter(|finding| finding.strategy.as_deref().is_some_and(of_file));
+        let mut codes: Vec<&str> = found.map(|finding| finding.code.as_ref()).collect();
+        codes.sort_unstable();
+        codes.dedup();
+        codes
+    };
+    let mut known: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut groups: Vec<FileGroup<'_>> = Vec::new();
+    let mut index: BTreeMap<(String, bool, Vec<&str>), usize> = BTreeMap::new();
+    for import in &record.imports {
+        let codes = known
+            .entry(import.file.as_str())
+            .or_insert_with(|| codes(&import.file))
+            .clone();
+        let format = import.imported.format.to_string();
+        let key = (format.clone(), import.imported.incomplete, codes.clone());
+        let at = *index.entry(key).or_insert(groups.len());
+        if at == groups.len() {
+            groups.push(FileGroup {
+                format,
+                incomplete: import.imported.incomplete,
+                codes,
+                imports: Vec::new(),
+            });
+        }
+        groups[at].imports.push(import);
+    }
+    Table {
+        columns: vec![
+            Column::text("files", Group::Key),
+            Column::number("files", "number", Group::Summary),
+            Column::text("read as", Group::Summary),
+            Column::number("calls", "in all", Group::Summary),
+            Column::number("errors", "in all", Group::Summary),
+            Column::text("findings", Group::Summary),
+        ],
+        rows: groups.iter().map(FileGroup::row).collect(),
+        ..Table::default()
+    }
+}
+
+/// Files that say the same.
+struct FileGroup<'a> {
+    format: String,
+    incomplete: bool,
+    codes: Vec<&'a str>,
+    imports: Vec<&'a Import>,
+}
+
+impl FileGroup<'_> {
+    fn row(&self) -> Vec<Cell> {
+        let tables = || self.imports.iter().flat_map(|import| &import.imported.tables);
+        let calls = tables().map(ImportedTable::total_calls);
+        let errors = tables()
+            .filter_map(ImportedTable::sum_errors)
+            .reduce(u64::saturating_add);
+        let names: Vec<&str> = self.imports.iter().map(|import| import.file.as_str()).collect();
+        let read = if self.incomplete {
+            format!("{}, INCOMPLETE", self.format)
+        } else {
+            self.format.clone()
+        };
+        vec![
+            Cell::Name {
+                name: shown(&several_files(&names)),
+                ended: None,
+            },
+            Cell::number(names.len() as f64, Style::Whole),
+            Cell::Text(read),
+            Cell::number(crate::units::total(calls) as f64, Style::Whole),
+            errors.map_or(Cell::Missing(None), |n| Cell::number(n as f64, Style::Whole)),
+            if self.codes.is_empty() {
+                Cell::Text("none".to_owned())
+            } else {
+                Cell::Text(shown(&self.codes.join(", ")))
+            },
+        ]
+    }
+}
+
+/// What is said of many files, sentences that differ in numbers alone as one.
+fn grouped_remarks(record: &Record) -> Vec<String> {
+    let mut lines: Vec<(String, Vec<&str>, bool)> = Vec::new();
+    let mut index: BTreeMap<String, usize> = BTreeMap::new();
+    for Import { file, imported } in &record.imports {
+        for line in remarks_of(imported) {
+            let at = *index.entry(without_numbers(&line)).or_insert(lines.len());
+            match lines.get_mut(at) {
+                Some((first, files, differs)) => {
+                    *differs |= *first != line;
+                    if files.last() != Some(&file.as_str()) {
+                        files.push(file);
+                    }
+                }
+                None => lines.push((line, vec![file], false)),
+            }
+        }
+    }
+    let left_out = lines.len().saturating_sub(MOST_REMARKS);
+    lines.truncate(MOST_REMARKS);
+    let mut remarks: Vec<String> = lines
+        .into_iter()
+        .map(|(line, files, differs)| {
+            let others = if differs {
+                " (others with numbers of their own)"
+            } else {
+                ""
+            };
+            shown(&format!("{}: {line}{others}", several_files(&files)))
+        })
+        .collect();
+    if left_out > 0 {
+        remarks.push(format!(
+            "{left_out} more remarks of single files are in the record (-o FILE)"
+        ));
+    }
+    remarks.push(format!(
+        "files with equal findings are one row; --all shows the table of each of the {}, and the record has them all (-o FILE)",
+        Grouped(record.imports.len() as u64)
+    ));
+    remarks
+}
+
+/// Remarks shown of many files.
+const MOST_REMARKS: usize = 40;
+
+/// A sentence without what differs from file to file: numbers, and what was quoted.
+fn without_numbers(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    let mut quoted = false;
+    for c in line.chars() {
+        match c {
+            '“' => quoted = true,
+            '”' => quoted = false,
+            _ if quoted => {}
+            '0'..='9' => {
+                if !out.ends_with('#') {
+                    out.push('#');
+                }
+            }
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 /// One table of calls on its way to be shown.
@@ -101,10 +262,13 @@ impl Calls<'_> {
                 let longest = row.longest.map(|span| Cell::number(span.0 as f64, Style::Micros));
                 cells.push(longest.unwrap_or(Cell::Text(String::new())));
             }
-            cells.push(
-                row.calls
-                    .map_or_else(|| untold(notes), |n| Cell::number(n as f64, Style::Whole)),
-            );
+            let count = row
+                .calls
+                .map_or_else(|| untold(notes), |n| Cell::number(n as f64, Style::Whole));
+            cells.push(match self.doubt(row, is_total) {
+                Some(why) => Cell::Marked(Box::new(count), notes.number(why)),
+                None => count,
+            });
             if let Some(ops) = ops {
                 let rate = row.calls.and_then(|calls| ops.per_op(calls));
                 cells.push(rate.map_or_else(|| untold(notes), |rate| Cell::number(rate, Style::PerOp)));
@@ -136,6 +300,22 @@ impl Calls<'_> {
             columns,
             rows: lines,
             has_total: true,
+        }
+    }
+
+    /// Why a count is not what it looks like.
+    fn doubt(&self, row: &Row, is_total: bool) -> Option<&'static str> {
+        let Imported {
+            scaled, not_counted, ..
+        } = self.imported;
+        match (is_total, scaled.is_empty(), not_counted.is_empty()) {
+            (false, ..) => scaled
+                .contains(&row.syscall)
+                .then_some("an estimate, not exact: perf counted only part of the time and scaled up"),
+            (true, true, true) => None,
+            (true, false, true) => Some("holds estimates"),
+            (true, true, false) => Some("without what could not be counted, which is not zero"),
+            (true, false, false) => Some("holds estimates, and is without what could not be counted"),
         }
     }
 

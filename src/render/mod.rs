@@ -35,8 +35,9 @@ use crate::units::escape;
 
 pub use count_columns::{CountColumn, SortBy, TimeKind};
 pub use count_peers::{is_connection, on_peers};
+pub use imports::FILES_SHOWN_WHOLE;
 pub use number::{Number, Style};
-pub use prose::header;
+pub use prose::{header, several_files};
 
 /// Outside text for a place in a page of this format: in Markdown nothing in it is markup.
 pub fn inline(text: &str, format: Format) -> String {

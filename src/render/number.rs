@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::record::Interval;
-use crate::units::Grouped;
+use crate::units::{Bytes, Grouped};
 
 /// How a number is to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub enum Style {
     Seconds,
     /// A whole number in groups of three digits.
     Whole,
+    /// Bytes, in the binary unit they deserve (`9.77 GiB`).
+    Bytes,
 }
 
 /// A number with the style it is written in.
@@ -55,6 +57,7 @@ impl fmt::Display for Number {
             Style::MicrosBy { place } => micros_by(value, place),
             Style::Seconds => format!("{:.6}", value / 1e9),
             Style::Whole => whole(value),
+            Style::Bytes => Bytes(value as u64).to_string(),
         };
         if self.grouped {
             f.write_str(&text)
@@ -266,6 +269,7 @@ mod tests {
             Style::Micros,
             Style::Seconds,
             Style::Whole,
+            Style::Bytes,
         ] {
             for value in [f64::NAN, f64::INFINITY, -1.0, f64::MAX, f64::MIN_POSITIVE] {
                 assert!(

@@ -3,10 +3,10 @@
 
 use super::model::{Cell, Column, Group, Notes, Table};
 use super::number::Style;
-use super::prose::{AS_GOOD_AS_NONE, amount};
+use super::prose::{AS_GOOD_AS_NONE, amount, needs_of, unit_of};
 use super::{View, shown};
+use crate::limits::Unit;
 use crate::record::{LimitReading, Record, Verdict};
-use crate::units::Grouped;
 
 pub(super) fn tables(record: &Record, view: &View, notes: &mut Notes) -> (Vec<Table>, Vec<String>) {
     let columns = vec![
@@ -14,6 +14,7 @@ pub(super) fn tables(record: &Record, view: &View, notes: &mut Notes) -> (Vec<Ta
         Column::text("verdict", Group::Summary),
         Column::number("needs", "", Group::Summary),
         Column::number("has", "", Group::Summary),
+        Column::text("unit", Group::Summary),
         Column::number("used", "", Group::Summary),
         Column::text("scope", Group::Summary),
     ];
@@ -39,20 +40,33 @@ fn row(limit: &LimitReading, notes: &mut Notes) -> Vec<Cell> {
         }
         _ => Cell::Missing(None),
     };
+    let unit = unit_of(limit);
+    // Memory has its unit in the cell, since a limit of 1 GiB and one of 1 KiB share the column.
+    let (style, counts) = match unit {
+        Some(Unit::Bytes) => (Style::Bytes, "memory".to_owned()),
+        Some(unit) => (Style::Whole, unit.to_string()),
+        None => (Style::Whole, String::new()),
+    };
+    // What has no numbers needs no unit.
+    let counts = match (limit.demand.known(), limit.capacity.known()) {
+        (None, None) => String::new(),
+        _ => counts,
+    };
     vec![
         Cell::Name {
             name: shown(&limit.id),
             ended: None,
         },
         Cell::Text(limit.verdict.name().replace('_', " ")),
-        notes.cell(&limit.demand, |demand| Cell::number(*demand as f64, Style::Whole)),
+        notes.cell(&limit.demand, |demand| Cell::number(*demand as f64, style)),
         notes.cell(&limit.capacity, |capacity| {
             if *capacity >= AS_GOOD_AS_NONE {
                 Cell::Text(amount(*capacity))
             } else {
-                Cell::number(*capacity as f64, Style::Whole)
+                Cell::number(*capacity as f64, style)
             }
         }),
+        Cell::Text(counts),
         used,
         Cell::Text(shown(&limit.scope)),
     ]
@@ -116,18 +130,44 @@ pub(super) fn details(record: &Record) -> Vec<String> {
         }
         lines.extend(detail(limit));
     }
+    let fits = |limit: &&LimitReading| limit.verdict == Verdict::Ok;
+    lines.extend(
+        record
+            .limits
+            .iter()
+            .filter(fits)
+            .filter_map(|limit| fitting(record, limit)),
+    );
     lines
+}
+
+/// A line for a limit that the load fits: how its need comes about where that is not the number that was
+/// asked for, and what nobody can know without the server.
+fn fitting(record: &Record, limit: &LimitReading) -> Option<String> {
+    let mut parts = Vec::new();
+    if limit.demand.known().is_some() && is_worked_out(&limit.formula) {
+        parts.push(format!("needs {}: {}", needs_of(limit), limit.formula));
+    }
+    // One side alone was looked at.
+    if record.server.is_none() && limit.scope.starts_with("server") {
+        parts.push(limit.effect.clone());
+    }
+    (!parts.is_empty()).then(|| shown(&format!("ok {}: {}", limit.id, parts.join("; "))))
+}
+
+/// Whether a formula works something out; one term alone says only what is counted.
+fn is_worked_out(formula: &str) -> bool {
+    [" + ", " x ", " - "].iter().any(|sign| formula.contains(sign))
 }
 
 fn detail(limit: &LimitReading) -> Vec<String> {
     let mut lines = vec![format!("{} {}: {}", limit.verdict.name(), limit.id, limit.effect)];
-    if let (Some(demand), Some(capacity)) = (limit.demand.known(), limit.capacity.known()) {
-        lines.push(format!(
-            "    needs {} of {}: {}",
-            Grouped(*demand),
-            amount(*capacity),
-            limit.formula
-        ));
+    if limit.demand.known().is_some() {
+        let mut line = format!("    needs {}", needs_of(limit));
+        if !limit.formula.is_empty() {
+            line.push_str(&format!(": {}", limit.formula));
+        }
+        lines.push(line);
     }
     // Of a limit that is not known nobody can say that it must be raised.
     if limit.verdict != Verdict::Unknown {
@@ -143,4 +183,19 @@ fn detail(limit: &LimitReading) -> Vec<String> {
     }
     lines.push(format!("    read from: {}", limit.source));
     lines.iter().map(|line| shown(line)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_worked_out_has_a_formula_to_show() {
+        for formula in ["2 x 2000 clients + 1 connected now", "999 waiting at once - 1"] {
+            assert!(is_worked_out(formula), "{formula}");
+        }
+        for formula in ["", "2000 processes", "2000 open"] {
+            assert!(!is_worked_out(formula), "{formula}");
+        }
+    }
 }

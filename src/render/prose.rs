@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::imports::FILES_SHOWN_WHOLE;
 use super::model::FoundText;
 use super::shown;
 use crate::explain::{Finding, Severity};
-use crate::limits;
+use crate::limits::{self, Unit};
 use crate::record::label::{difference, label};
 use crate::record::{Host, Kind, LimitReading, Record, ServerOrigin, Status, StrategyResult, Verdict};
-use crate::units::{Grouped, Measured};
+use crate::units::{Bytes, Grouped, Measured};
 
 /// What was measured, where and how: the server first, then the machine, then the plan with its long flag
 /// names. A line each, without a newline.
@@ -122,22 +123,63 @@ pub(super) fn title(limit: &LimitReading) -> String {
 }
 
 fn in_short(limit: &LimitReading) -> String {
-    let known = limits::limit(&limit.id);
     let title = title(limit);
-    let unit = known.map(|known| known.unit()).filter(|unit| !unit.is_empty());
-    let unit = unit.map(|unit| format!(" {unit}")).unwrap_or_default();
     let numbers = match (limit.demand.known(), limit.capacity.known()) {
-        (Some(demand), Some(capacity)) if *capacity < AS_GOOD_AS_NONE => {
-            format!(" (needs {} of {}{unit})", Grouped(*demand), Grouped(*capacity))
-        }
-        (Some(demand), Some(capacity)) => {
-            format!(" (needs {}{unit}, {})", Grouped(*demand), amount(*capacity))
-        }
-        (None, Some(capacity)) => format!(" ({}{unit})", amount(*capacity)),
-        (Some(demand), None) => format!(" (needs {}{unit})", Grouped(*demand)),
+        (Some(_), Some(_)) => format!(" (needs {})", needs_of(limit)),
+        (None, Some(capacity)) => format!(" ({})", with_unit(limit, *capacity)),
+        (Some(demand), None) => format!(" (needs {})", with_unit(limit, *demand)),
         (None, None) => String::new(),
     };
     format!("{title} {}{numbers}", limit.verdict.name().replace('_', " "))
+}
+
+/// What demand and capacity of a limit count; `None` for a limit of another version of systally.
+pub(super) fn unit_of(limit: &LimitReading) -> Option<Unit> {
+    limits::limit(&limit.id).map(|known| known.unit())
+}
+
+/// An amount of a limit, without the name of what it counts.
+fn counted(unit: Option<Unit>, value: u64) -> String {
+    match unit {
+        _ if value >= AS_GOOD_AS_NONE => amount(value),
+        Some(Unit::Bytes) => Bytes(value).to_string(),
+        Some(Unit::Of(_) | Unit::Pages | Unit::CpuMicros) | None => Grouped(value).to_string(),
+    }
+}
+
+/// The word that follows an amount of a limit; memory has its own.
+fn word(unit: Option<Unit>) -> String {
+    match unit {
+        Some(Unit::Bytes) | None => String::new(),
+        Some(unit @ (Unit::Of(_) | Unit::Pages | Unit::CpuMicros)) => format!(" {unit}"),
+    }
+}
+
+/// An amount of a limit and what it counts.
+pub(super) fn with_unit(limit: &LimitReading, value: u64) -> String {
+    let unit = unit_of(limit);
+    let word = if value >= AS_GOOD_AS_NONE {
+        String::new()
+    } else {
+        word(unit)
+    };
+    format!("{}{word}", counted(unit, value))
+}
+
+/// Demand and capacity, as far as they are known: `2 000 of 10 000 clients`.
+pub(super) fn needs_of(limit: &LimitReading) -> String {
+    match (limit.demand.known(), limit.capacity.known()) {
+        (Some(demand), Some(capacity)) if *capacity < AS_GOOD_AS_NONE => format!(
+            "{} of {}",
+            counted(unit_of(limit), *demand),
+            with_unit(limit, *capacity)
+        ),
+        (Some(demand), Some(capacity)) => {
+            format!("{}, {}", with_unit(limit, *demand), amount(*capacity))
+        }
+        (Some(demand), None) => with_unit(limit, *demand),
+        (None, _) => String::new(),
+    }
 }
 
 fn at_length(limit: &LimitReading) -> String {
@@ -166,6 +208,7 @@ pub(super) fn amount(value: u64) -> String {
 
 /// Findings in words, equal ones about several rows as one, the gravest first.
 pub(super) fn findings(record: &Record) -> Vec<FoundText> {
+    let files = record.imports.len() > FILES_SHOWN_WHOLE;
     let mut texts: Vec<(FoundText, Vec<&Finding>)> = Vec::new();
     for finding in &record.findings {
         let text = FoundText {
@@ -189,10 +232,16 @@ pub(super) fn findings(record: &Record) -> Vec<FoundText> {
         Kind::Bench => examples_of_info(texts, &record.strategies),
         Kind::Count | Kind::Import | Kind::Preflight => texts,
     };
-    let mut texts: Vec<FoundText> = in_short_where_many(texts)
+    let mut texts: Vec<FoundText> = in_short_where_many(texts, files)
         .into_iter()
         .map(|(text, about)| FoundText {
-            strategies: names(record, &about),
+            strategies: match names(record, &about) {
+                names if files && names.len() > 1 => {
+                    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                    vec![several_files(&names)]
+                }
+                names => names,
+            },
             ..text
         })
         .collect();
@@ -245,12 +294,25 @@ fn examples_of_info<'a>(
     kept
 }
 
+/// The names of files: all of them where they are few, else the first, the last and how many.
+pub fn several_files(names: &[&str]) -> String {
+    match names {
+        [first, .., last] if names.len() > 3 => {
+            format!("{first} … {last} ({} files)", Grouped(names.len() as u64))
+        }
+        few => few.join(", "),
+    }
+}
+
 /// Texts of one code that differ in numbers alone, shown whole; the rest is told in one more.
 const SHOWN_WHOLE: usize = 3;
 
-/// Of a code that was found with other numbers in row after row, the first texts and one for all others: their
-/// numbers are in the table and in the record.
-fn in_short_where_many(texts: Vec<(FoundText, Vec<&Finding>)>) -> Vec<(FoundText, Vec<&Finding>)> {
+/// Of a code that was found with other numbers in row after row, or in many files, the first texts and one for all
+/// others: their numbers are in the table and in the record.
+fn in_short_where_many(
+    texts: Vec<(FoundText, Vec<&Finding>)>,
+    files: bool,
+) -> Vec<(FoundText, Vec<&Finding>)> {
     let mut kept: Vec<(FoundText, Vec<&Finding>)> = Vec::new();
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut more: Vec<(FoundText, Vec<&Finding>)> = Vec::new();
@@ -271,9 +333,15 @@ fn in_short_where_many(texts: Vec<(FoundText, Vec<&Finding>)>) -> Vec<(FoundText
         let text = match about.len() {
             1 => text,
             n => FoundText {
-                says: format!(
-                    "the same in {n} more rows, each with numbers of its own: see the notes, or the record (-o FILE)"
-                ),
+                says: if files {
+                    format!(
+                        "the same in {n} more places, each with numbers of its own: see the record (-o FILE)"
+                    )
+                } else {
+                    format!(
+                        "the same in {n} more rows, each with numbers of its own: see the notes, or the record (-o FILE)"
+                    )
+                },
                 not_the_cause: Vec::new(),
                 ..text
             },

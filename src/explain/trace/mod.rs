@@ -4,16 +4,20 @@
 //! what each connection did as well. A rule says what it can be sure of, and when it can only suspect.
 
 mod blocked;
+mod clients;
 mod clock;
 mod connection;
+mod conntrack;
 mod dns;
 mod errors;
 mod files;
 mod limits;
 mod nagle;
+mod orphans;
 mod pipeline;
 mod ports;
 mod probes;
+mod redis_memory;
 mod replies;
 mod scope;
 mod sends;
@@ -21,11 +25,14 @@ mod server_side;
 mod signals;
 mod spin;
 mod state;
+mod syn_flood;
+mod tcp_memory;
 #[cfg(test)]
 pub(super) mod testing;
 mod texts;
 mod threads;
 mod time;
+mod time_wait_table;
 mod uring;
 mod waits;
 
@@ -51,6 +58,13 @@ pub(super) const RULES: &[&dyn Rule] = &[
     &limits::FileMax,
     &replies::ErrorReplies,
     &state::ListenQueue,
+    &clients::ClientsFull,
+    &redis_memory::RedisMemory,
+    &conntrack::Conntrack,
+    &tcp_memory::TcpMemory,
+    &orphans::Orphans,
+    &syn_flood::SynFlood,
+    &time_wait_table::TimeWaitTable,
     &state::OpenFiles,
     &state::NothingFull,
     &texts::ErrnoTexts,

@@ -60,6 +60,17 @@ fn replies(trace: &Trace<'_>) -> Vec<Finding> {
                     .says(format!("the server wants other credentials: “{reply}”"))
                     .try_next("the password or the ACL user of the client"),
             );
+        } else if lower.starts_with("-oom") {
+            out.push(
+                trace
+                    .finding("REDIS_OOM", Severity::Error)
+                    .with("replies", *n)
+                    .with("reply", reply.as_str())
+                    .says(format!(
+                        "no call failed, but the server answered “{reply}”: maxmemory is used up and its policy evicts nothing"
+                    ))
+                    .try_next("CONFIG SET maxmemory N, or maxmemory-policy allkeys-lru when it is a cache"),
+            );
         } else {
             count = count.saturating_add(*n);
             others.push(format!("{n} x {reply}"));
@@ -107,6 +118,10 @@ mod tests {
             "REDIS_MAXCLIENTS"
         ));
         assert!(has(&reply("-NOAUTH Authentication required."), "AUTH"));
+        assert!(has(
+            &reply("-OOM command not allowed when used memory > 'maxmemory'."),
+            "REDIS_OOM"
+        ));
         assert!(has(&reply("-MOVED 3999 127.0.0.1:6381"), "SERVER_ERROR_REPLY"));
         assert!(!has(&reply("+PONG"), "SERVER_ERROR_REPLY"));
         assert!(!has(&clean(2), "SERVER_ERROR_REPLY"));

@@ -174,10 +174,17 @@ fn partial(trace: &Trace<'_>) -> Option<Finding> {
         ImportFormat::PerfStatCsv if !imported.not_counted.is_empty() || !imported.scaled.is_empty() => {
             let mut parts = Vec::new();
             if !imported.scaled.is_empty() {
-                parts.push(format!(
-                    "{} scaled up by perf and so estimates",
-                    imported.scaled.join(", ")
-                ));
+                // The importer's own sentence has the shares.
+                let told = imported
+                    .notes
+                    .iter()
+                    .find(|note| note.starts_with("scaled up by perf"));
+                parts.push(told.cloned().unwrap_or_else(|| {
+                    format!(
+                        "{} scaled up by perf and so estimates, not exact",
+                        imported.scaled.join(", ")
+                    )
+                }));
             }
             if !imported.not_counted.is_empty() {
                 parts.push(format!(
@@ -190,6 +197,13 @@ fn partial(trace: &Trace<'_>) -> Option<Finding> {
                 "fewer events at a time, so that each is counted all the time",
             )
         }
+        ImportFormat::PerfScript if !imported.scaled.is_empty() => (
+            format!(
+                "{} sampled by perf and so estimates, not exact",
+                imported.scaled.join(", ")
+            ),
+            "perf record -c 1 keeps every event",
+        ),
         ImportFormat::PerfStatCsv => (
             "perf stat counts only the calls it was asked for".to_owned(),
             "perf trace -s or strace -c counts all",

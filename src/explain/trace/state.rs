@@ -7,6 +7,11 @@ use super::super::row::round2;
 use super::{Trace, traces};
 use crate::record::Record;
 
+/// How much of a limit is used.
+pub(super) fn share(used: u64, most: u64) -> f64 {
+    used as f64 / most.max(1) as f64
+}
+
 pub(super) struct ListenQueue;
 pub(super) struct OpenFiles;
 pub(super) struct NothingFull;
@@ -38,9 +43,12 @@ fn queue(trace: &Trace<'_>) -> Option<Finding> {
     if !full && overflows.is_none() {
         return None;
     }
+    let listener = trace.imported.values.get("listener").and_then(Value::as_str);
+    let unix = full && listener.is_some_and(|name| name.starts_with(['/', '@']));
     let mut parts = Vec::new();
     if let (Some(now), Some(backlog), true) = (now, backlog, full) {
-        parts.push(format!("accept queue {now} of {backlog}: full now"));
+        let of = listener.map_or_else(String::new, |name| format!(" ({name})"));
+        parts.push(format!("accept queue {now} of {backlog}: full now{of}"));
     }
     if let Some(overflows) = overflows {
         parts.push(format!("it has overflowed {overflows} times since boot"));
@@ -59,8 +67,13 @@ fn queue(trace: &Trace<'_>) -> Option<Finding> {
             .with_known("backlog", backlog)
             .with_known("listen_overflows", overflows)
             .says(format!(
-                "{}; clients see connects that take 1 s, 3 s, 7 s (SYN retries) or time out, not \"connection refused\"",
-                parts.join("; ")
+                "{}; clients see {}",
+                parts.join("; "),
+                if unix {
+                    "EAGAIN from connect at once (\"Resource temporarily unavailable\"), or wait for ever when they block"
+                } else {
+                    "connects that take 1 s, 3 s, 7 s (SYN retries) or time out, not \"connection refused\""
+                }
             ))
             .try_next(
                 "raise net.core.somaxconn AND the server's backlog (tcp-backlog), then restart the server; and look why it does \
@@ -234,9 +247,16 @@ fn nothing_full(trace: &Trace<'_>) -> Option<Finding> {
         .values
         .get("error_texts")
         .and_then(Value::as_object);
-    let full = known
-        .iter()
-        .any(|(_, used, most)| *used as f64 >= *most as f64 * 0.8);
+    // What the kernel or a server complained of stands in the finding of that limit.
+    let complained = trace
+        .imported
+        .values
+        .keys()
+        .any(|name| name.ends_with("_lines") || name.starts_with("oom_"));
+    let full = complained
+        || known
+            .iter()
+            .any(|(_, used, most)| *used as f64 >= *most as f64 * 0.8);
     if known.len() < 2 || full || bad_counters || said.is_some_and(|texts| texts.contains_key("ENFILE")) {
         return None;
     }

@@ -45,7 +45,7 @@ pub(super) enum Line<'a> {
     /// `@us[44]: `, whose buckets follow.
     Histogram(&'a [u8], Option<&'a [u8]>),
     /// `[8, 16)   2 |@@@@   |`
-    Bucket(u64),
+    Bucket(&'a [u8], u64),
     /// `@[`, whose key is a call stack over the next lines.
     StackBegins,
     /// `]: 5`
@@ -60,8 +60,8 @@ pub(super) fn line(line: &[u8]) -> Line<'_> {
     if let Some(rest) = line.strip_prefix(b"@") {
         return map(rest).unwrap_or(Line::Other);
     }
-    if let Some(n) = bucket(line) {
-        return Line::Bucket(n);
+    if let Some((range, n)) = bucket(line) {
+        return Line::Bucket(range, n);
     }
     if line.starts_with(b"]: ") || line.starts_with(b", ") && text::contains(line, "]: ") {
         return Line::StackEnds;
@@ -107,16 +107,18 @@ fn value(field: &[u8]) -> Option<Value> {
     Some(Value::Plain(number::uint(field)?))
 }
 
-fn bucket(line: &[u8]) -> Option<u64> {
+/// The range and the count of a bucket.
+fn bucket(line: &[u8]) -> Option<(&[u8], u64)> {
     if !matches!(line.first(), Some(b'[' | b'(')) || line.last() != Some(&b'|') {
         return None;
     }
     let close = line.iter().position(|b| matches!(b, b')' | b']'))?;
-    let rest = text::trim(&line[close + 1..]);
+    let (range, rest) = line.split_at(close + 1);
+    let rest = text::trim(rest);
     let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
     text::trim(&rest[digits..])
         .starts_with(b"|")
-        .then(|| number::uint(&rest[..digits]))?
+        .then(|| Some((range, number::uint(&rest[..digits])?)))?
 }
 
 /// The maps in a line of `bpftrace -f json`: name, key and value of each entry.
@@ -179,9 +181,12 @@ mod tests {
         );
         assert_eq!(line(b"@calls: 7"), Line::Entry(b"calls", None, Value::Plain(7)));
         assert_eq!(line(b"@us[a, 218]: "), Line::Histogram(b"us", Some(b"a, 218")));
-        assert_eq!(line(b"[8, 16)        2 |@@@@     |"), Line::Bucket(2));
-        assert_eq!(line(b"(..., 0)     185 |@@@@@@@@@|"), Line::Bucket(185));
-        assert_eq!(line(b"[1]            1 |@|"), Line::Bucket(1));
+        assert_eq!(line(b"[8, 16)        2 |@@@@     |"), Line::Bucket(b"[8, 16)", 2));
+        assert_eq!(
+            line(b"(..., 0)     185 |@@@@@@@@@|"),
+            Line::Bucket(b"(..., 0)", 185)
+        );
+        assert_eq!(line(b"[1]            1 |@|"), Line::Bucket(b"[1]", 1));
         assert_eq!(line(b"@["), Line::StackBegins);
         assert_eq!(line(b"]: 5"), Line::StackEnds);
         for other in [

@@ -8,6 +8,7 @@ use super::super::rows::Rows;
 use super::super::{number, text};
 use super::entry::Value;
 use super::key;
+use super::keyless::Keyless;
 use super::meaning::{Meaning, Shape, meaning};
 use super::printed::Printed;
 use crate::units::Nanos;
@@ -28,6 +29,7 @@ pub(super) struct Maps {
     pub(super) order: Vec<Vec<u8>>,
     last: Option<Vec<u8>>,
     keys: usize,
+    pub(super) histograms: BTreeMap<Vec<u8>, Keyless>,
     /// Entries whose key is a call stack.
     pub(super) stacks: u64,
 }
@@ -35,7 +37,7 @@ pub(super) struct Maps {
 impl Maps {
     /// Whether nothing was found.
     pub(super) fn is_empty(&self) -> bool {
-        self.maps.is_empty() && self.stacks == 0
+        self.maps.is_empty() && self.histograms.is_empty() && self.stacks == 0
     }
 
     /// Something else stood between two entries.
@@ -43,8 +45,25 @@ impl Maps {
         self.last = None;
     }
 
+    /// Takes a histogram without a key; false when there are too many.
+    pub(super) fn histogram(&mut self, name: &[u8], count: u64, buckets: Vec<(String, u64)>) -> bool {
+        let known = self.histograms.contains_key(name);
+        if !known && (self.histograms.len() >= MOST_MAPS || name.len() > LONGEST_KEY) {
+            return false;
+        }
+        self.last = None;
+        self.histograms
+            .entry(name.to_vec())
+            .or_default()
+            .print(count, buckets);
+        true
+    }
+
     /// Takes an entry; false when there are too many.
     pub(super) fn add(&mut self, name: &[u8], key: Option<&[u8]>, value: Value) -> bool {
+        if let (None, Value::Buckets(count)) = (key, value) {
+            return self.histogram(name, count, Vec::new());
+        }
         if !self.maps.contains_key(name) {
             if self.maps.len() >= MOST_MAPS || name.len() > LONGEST_KEY {
                 return false;

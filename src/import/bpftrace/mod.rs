@@ -6,6 +6,7 @@
 
 mod entry;
 mod key;
+mod keyless;
 mod maps;
 mod meaning;
 mod notes;
@@ -28,6 +29,14 @@ impl Importer for BpftraceMap {
     }
 
     fn sniff(&self, head: &Head<'_>) -> Sniff {
+        // A line of `@name:` alone is anybody's; with a bucket after it it is a histogram.
+        let keyless = head.lines.windows(2).any(|two| {
+            matches!(entry::line(&two[0]), Line::Histogram(_, None))
+                && matches!(entry::line(&two[1]), Line::Bucket(..))
+        });
+        if keyless {
+            return Sniff::Yes;
+        }
         head.any(|line| {
             matches!(entry::line(line), Line::Entry(..) | Line::Histogram(_, Some(_)))
                 || entry::json(line).is_some_and(|found| !found.is_empty())
@@ -38,31 +47,31 @@ impl Importer for BpftraceMap {
         let mut imported = Imported::new(self.format());
         let mut maps = Maps::default();
         let mut in_stack = false;
-        let mut histogram: Option<(Vec<u8>, Option<Vec<u8>>, u64)> = None;
+        let mut histogram: Option<Histogram> = None;
         let mut top = None;
         lines::for_each::<()>(input, |line| {
             let clean = text::unwrap_line(line.text);
             let trimmed = text::trim(&clean);
             let parsed = entry::line(&clean);
-            if let (Line::Bucket(n), Some(open)) = (&parsed, &mut histogram) {
-                open.2 = open.2.saturating_add(*n);
+            if let (Line::Bucket(range, n), Some(open)) = (&parsed, &mut histogram) {
+                open.add(range, *n);
                 return ControlFlow::Continue(());
             }
             let mut fits = true;
-            if let Some((map, key, sum)) = histogram.take() {
-                fits &= maps.add(&map, key.as_deref(), entry::Value::Buckets(sum));
+            if let Some(whole) = histogram.take() {
+                fits &= whole.into_maps(&mut maps);
             }
             match parsed {
                 Line::Entry(map, key, value) => fits &= maps.add(map, key, value),
                 Line::Histogram(map, key) => {
-                    histogram = Some((map.to_vec(), key.map(<[u8]>::to_vec), 0));
+                    histogram = Some(Histogram::new(map, key));
                 }
                 Line::StackBegins => in_stack = true,
                 Line::StackEnds if in_stack => {
                     in_stack = false;
                     maps.stacks += 1;
                 }
-                Line::Bucket(_) | Line::StackEnds | Line::Other => {
+                Line::Bucket(..) | Line::StackEnds | Line::Other => {
                     maps.gap();
                     if in_stack || is_frame(trimmed) {
                         // Parts of what bpftrace prints around its maps.
@@ -82,8 +91,8 @@ impl Importer for BpftraceMap {
             }
             ControlFlow::Continue(())
         })?;
-        if let Some((map, key, sum)) = histogram {
-            maps.add(&map, key.as_deref(), entry::Value::Buckets(sum));
+        if let Some(whole) = histogram {
+            whole.into_maps(&mut maps);
         }
         if maps.is_empty() {
             return Err(nothing_of(self.format(), &imported.unknown_lines));
@@ -98,6 +107,40 @@ impl Importer for BpftraceMap {
             .notes
             .push("a bpftrace script counts the whole machine unless it has a filter on pid, and does not follow children".to_owned());
         Ok(imported)
+    }
+}
+
+/// A histogram whose buckets are being read.
+#[derive(Debug)]
+struct Histogram {
+    map: Vec<u8>,
+    key: Option<Vec<u8>>,
+    sum: u64,
+    buckets: Vec<(String, u64)>,
+}
+
+impl Histogram {
+    fn new(map: &[u8], key: Option<&[u8]>) -> Histogram {
+        Histogram {
+            map: map.to_vec(),
+            key: key.map(<[u8]>::to_vec),
+            sum: 0,
+            buckets: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, range: &[u8], n: u64) {
+        self.sum = self.sum.saturating_add(n);
+        if self.key.is_none() && self.buckets.len() < keyless::MOST_BUCKETS {
+            self.buckets.push((text::shown(range, 40), n));
+        }
+    }
+
+    fn into_maps(self, maps: &mut Maps) -> bool {
+        match self.key {
+            Some(key) => maps.add(&self.map, Some(&key), entry::Value::Buckets(self.sum)),
+            None => maps.histogram(&self.map, self.sum, self.buckets),
+        }
     }
 }
 
@@ -226,5 +269,38 @@ mod tests {
         assert!(imported.notes.iter().any(|n| n.contains("5 336")));
         assert!(imported.notes.iter().any(|n| n.contains("no system calls")));
         assert_eq!(imported.unknown_lines.count, 0);
+    }
+
+    #[test]
+    fn a_histogram_without_a_key_is_read_and_is_no_call() {
+        let text = "Attaching 2 probes...\n\n@usecs: \n[0]  5 |@@|\n[1]  0 |  |\n[2, 4)  20 |@@@@|\n[4, 8)  1 |@|\n\n";
+        assert_eq!(
+            super::super::format_of(Box::new(text.as_bytes())),
+            Some(ImportFormat::BpftraceMap)
+        );
+        let imported = import(text);
+        assert!(imported.tables.is_empty());
+        assert_eq!(imported.values["@usecs"]["count"], 26);
+        assert_eq!(
+            imported.values["@usecs"]["buckets"][2],
+            serde_json::json!(["[2, 4)", 20])
+        );
+        let note = imported
+            .notes
+            .iter()
+            .find(|note| note.contains("@usecs"))
+            .unwrap();
+        assert!(note.contains("26 values") && note.contains("[2, 4)"), "{note}");
+        assert_eq!(imported.unknown_lines.count, 0);
+        // Printed again: a falling bucket shows that the script cleared it between.
+        let cleared = import("@h:\n[0]  5 |@|\n[1]  2 |@|\n\n@h:\n[0]  3 |@|\n");
+        assert_eq!(cleared.values["@h"]["count"], 10);
+        let running = import("@h:\n[0]  5 |@|\n[1]  2 |@|\n\n@h:\n[0]  6 |@|\n[1]  2 |@|\n");
+        assert_eq!(running.values["@h"]["count"], 8);
+        // A name with a colon is no histogram.
+        assert_eq!(
+            super::super::format_of(Box::new(&b"@anna:\nhello there\n"[..])),
+            None
+        );
     }
 }

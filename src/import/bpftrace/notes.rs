@@ -16,6 +16,10 @@ impl Maps {
                 "several maps count calls; each is a table of its own and they are not added up".to_owned(),
             );
         }
+        for (name, histogram) in &self.histograms {
+            imported.values.insert(shown(name), histogram.value());
+            imported.notes.push(histogram.says(&shown(name)));
+        }
         for name in &self.order {
             let (Some(map), Some(shape)) = (self.maps.get(name), shapes.get(&**name)) else {
                 continue;

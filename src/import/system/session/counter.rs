@@ -21,6 +21,7 @@ impl Session {
                 ("segments retransmited", "retransmits"),
                 ("segments retransmitted", "retransmits"),
                 ("SYN cookies sent", "syncookies_sent"),
+                ("TCP ran low on memory", "tcp_memory_pressures"),
             ] {
                 if rest.contains(mark) {
                     self.set(name, n);
@@ -38,6 +39,7 @@ impl Session {
                 "TcpExtTWRecycled" => Some("time_wait_recycled"),
                 "TcpExtTCPReqQFullDrop" => Some("syn_queue_drops"),
                 "TcpExtTCPReqQFullDoCookies" => Some("syn_queue_cookies"),
+                "TcpExtTCPMemoryPressures" => Some("tcp_memory_pressures"),
                 _ => None,
             };
             if let Some(known) = known {
@@ -51,25 +53,6 @@ impl Session {
                 Some(n) => self.set(&name, n),
                 None => return true,
             }
-            return true;
-        }
-        // INFO of Redis: connected_clients:191
-        if let [one] = fields.as_slice()
-            && let Some((name, value)) = one.split_once(':')
-            && let Some(n) = uint(value)
-            && [
-                "connected_clients",
-                "rejected_connections",
-                "maxclients",
-                "total_connections_received",
-                "total_commands_processed",
-                "blocked_clients",
-                "instantaneous_ops_per_sec",
-                "uptime_in_seconds",
-            ]
-            .contains(&name)
-        {
-            self.set(name, n);
             return true;
         }
         // ss -s: TCP:   28250 (estab 12, closed 28220, orphaned 0, timewait 28211)

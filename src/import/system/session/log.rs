@@ -45,9 +45,6 @@ impl Session {
         }
         for (mark, name) in [
             ("file-max limit ", "file_max_reached"),
-            ("Possible SYN flooding on port", "syn_flooding_warned"),
-            ("nf_conntrack: table full", "conntrack_full"),
-            ("time wait bucket table overflow", "time_wait_overflow"),
             ("fork rejected by pids controller", "pids_rejected"),
             ("max_connection", "max_connection_reset"),
             ("max number of clients reached", "maxclients_reached"),

@@ -3,8 +3,10 @@
 mod command;
 mod counter;
 mod error;
+mod kernel;
 mod limit;
 mod log;
+mod redis;
 mod socket;
 mod sysctl;
 
@@ -28,6 +30,10 @@ pub(super) struct Session {
     output: u64,
     /// Columns of an `ss` table were announced.
     listen_table: bool,
+    /// A field of Redis' INFO was seen.
+    in_info: bool,
+    /// The setting whose value CONFIG GET prints next.
+    setting: Option<&'static str>,
 }
 
 fn words(line: &[u8]) -> Vec<&str> {
@@ -46,6 +52,12 @@ impl Session {
         if self.values.len() < MOST_VALUES || self.values.contains_key(name) {
             self.values.insert(name.to_owned(), value.into());
         }
+    }
+
+    /// Counts on.
+    fn add(&mut self, name: &str, more: u64) {
+        let n = self.get(name).unwrap_or(0).saturating_add(more);
+        self.set(name, n);
     }
 
     fn get(&self, name: &str) -> Option<u64> {
@@ -67,7 +79,10 @@ impl Session {
         self.output += 1;
         self.sysctl_line(line)
             || self.limit_line(line)
+            || self.kernel_line(line)
             || self.log_line(line)
+            || self.sockstat_line(line)
+            || self.redis_line(line)
             || self.counter_line(line)
             || self.socket_line(line)
             || self.answer(line)
