@@ -356,7 +356,11 @@ fn an_extension_that_is_switched_off_is_one_row() {
     ended.code(1);
     let record = ended.saved(&path);
     for transport in ["tcp", "unix"] {
-        let found = row_is(&record, &format!("php/persistent/{transport}"), Status::Failed);
+        let found = row_is(
+            &record,
+            &format!("apcu.php/persistent/{transport}"),
+            Status::Failed,
+        );
         let reason = found.reason.as_ref().unwrap();
         assert!(reason.contains("apc.enable_cli"), "{reason}");
     }

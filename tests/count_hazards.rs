@@ -137,6 +137,44 @@ fn signals_that_a_program_ignores_cut_no_call_short() {
 }
 
 #[test]
+fn what_hides_calls_from_an_engine_is_told() {
+    let Some(guest) = guest("strange") else { return };
+    if !can_trace() {
+        return;
+    }
+    let notes = |kind: EngineKind, part: &str, chosen: bool| {
+        let selection = if chosen {
+            only(&["getppid"])
+        } else {
+            Selection::All
+        };
+        let request = Request {
+            selection,
+            ..everything()
+        };
+        let programs = vec![program(&[guest.to_str().unwrap(), part])];
+        let session = engine(kind).launch(programs, &request).unwrap();
+        let outcome = session.finish(Some(LIMIT)).unwrap();
+        assert_eq!(outcome.exits, [Exit::Code(0)], "{kind} {part}");
+        outcome.notes.join("\n")
+    };
+    use EngineKind::{Ptrace, PtraceCounts};
+    for (part, words) in [("strict", "strict mode"), ("seccomp", "filter of its own")] {
+        // All calls in detail need no filter, so nothing is hidden.
+        assert!(!notes(Ptrace, part, false).contains(words), "{part}");
+        assert!(notes(Ptrace, part, true).contains(words), "{part}");
+        assert!(notes(PtraceCounts, part, false).contains(words), "{part}");
+    }
+    for kind in [Ptrace, PtraceCounts] {
+        assert!(
+            notes(kind, "untraced", false).contains("CLONE_UNTRACED"),
+            "{kind}"
+        );
+        assert!(!notes(kind, "clone3", false).contains("CLONE_UNTRACED"), "{kind}");
+    }
+}
+
+#[test]
 fn a_program_with_a_seccomp_filter_of_its_own() {
     let Some(outcome) = part("strange", &["seccomp"]) else {
         return;

@@ -15,7 +15,7 @@ use crate::units::{Measured, Nanos, Ops};
 
 use super::count::CountArgs;
 use super::count_server::Served;
-use super::{CommandError, print, terminal, warn};
+use super::{CommandError, print, print_beside, terminal};
 
 /// The calls that a turn of send and receive can be made of. Whoever leaves one out may miss turns.
 const SENDS_AND_RECEIVES: &[&str] = &[
@@ -178,7 +178,7 @@ pub(super) fn show(args: &CountArgs, request: &Request, finished: Finished) -> R
     let text = render::render(shown.as_ref().unwrap_or(record), args.format, &view)?;
     match args.format {
         // Where strace writes it.
-        Format::Table | Format::Strace => warn(text.trim_end()),
+        Format::Table | Format::Strace => print_beside(text.trim_end())?,
         Format::Markdown | Format::Json => print(&format!("{apart}{text}"))?,
         Format::Csv => print(&text)?,
     }

@@ -150,6 +150,21 @@ pub fn print(text: &str) -> io::Result<()> {
     }
 }
 
+/// Writes a result to standard error, where the output of a program that runs has standard output. A reader that
+/// went away is no error.
+///
+/// # Errors
+/// Any other failure to write, such as a full disk.
+pub fn print_beside(text: &str) -> io::Result<()> {
+    match writeln!(io::stderr().lock(), "{text}") {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(io::Error::new(
+            e.kind(),
+            format!("cannot write the result to standard error: {e}; -o FILE keeps it"),
+        )),
+        Err(_) | Ok(()) => Ok(()),
+    }
+}
+
 /// Writes a line to standard error; nobody can be told when that fails.
 pub fn warn(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");

@@ -329,6 +329,31 @@ static int clone3_part(void) {
     return 0;
 }
 
+// A child in strict mode, which ends by the first call that this forbids; the result of asking for it is 0 or EINVAL.
+static int strict_part(void) {
+    pid_t child = fork();
+    if (child == 0) {
+        int asked = prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT);
+        calls(1);
+        syscall(SYS_exit, asked == 0 ? 1 : 0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK((WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) || (WIFEXITED(status) && WEXITSTATUS(status) == 0));
+    return 0;
+}
+
+// A child that no tracer may follow.
+static int untraced_part(void) {
+    pid_t child = syscall(SYS_clone, CLONE_UNTRACED | SIGCHLD, 0, 0, 0, 0);
+    if (child == 0) {
+        calls(7);
+        _exit(0);
+    }
+    CHECK(waitpid(child, NULL, 0) == child);
+    return 0;
+}
+
 static volatile sig_atomic_t handled;
 
 static void handle(int signal) {
@@ -391,7 +416,8 @@ int main(int argc, char **argv) {
         {"ptrace", ptrace_part},     {"affinity", affinity_part},         {"daemon", daemon_part},
         {"linger", linger_part},     {"leader-exits", leader_exits_part}, {"clone3", clone3_part},
         {"wait", wait_part},         {"asks-for-tracer", asks_for_tracer_part},
-        {"ignored", ignored_part},
+        {"ignored", ignored_part},             {"strict", strict_part},
+        {"untraced", untraced_part},
     };
     for (size_t i = 0; argc == 2 && i < sizeof parts / sizeof *parts; i++)
         if (strcmp(argv[1], parts[i].name) == 0)

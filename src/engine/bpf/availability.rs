@@ -24,7 +24,7 @@ pub(super) fn availability() -> Availability {
 
 /// The error of a session that could not begin.
 pub(super) fn engine_error(error: &TracerError) -> EngineError {
-    if let Some(Errno::EPERM | Errno::EACCES) = error.errno() {
+    if let Some(Errno::EPERM | Errno::EACCES | Errno::EMFILE | Errno::ENFILE) = error.errno() {
         let (why, fix) = why(error, &Root::live());
         return EngineError::Denied { why, fix };
     }
@@ -52,6 +52,11 @@ fn why(error: &TracerError, root: &Root) -> (String, String) {
             Some(Errno::ENOSYS) => (
                 "this kernel was built without bpf(2) (CONFIG_BPF_SYSCALL), or a filter hides it".to_owned(),
                 "use the ptrace engine, or another kernel".to_owned(),
+            ),
+            Some(Errno::EMFILE | Errno::ENFILE) => (
+                error.to_string(),
+                "raise the limit of open files (ulimit -n), of which this engine needs about twenty"
+                    .to_owned(),
             ),
             _ => (
                 error.to_string(),

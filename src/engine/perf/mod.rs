@@ -133,7 +133,7 @@ impl Session for PerfSession {
             Err(errno) => Measured::NotMeasured(format!("a counter could not be read ({errno})")),
         };
         outcome.notes.push(format!(
-            "only these calls were counted: {}",
+            "only these calls were counted: {}; those of another ABI, as 32-bit programs make them, are not among them",
             self.names.join(", ")
         ));
         if self.failures_untold {

@@ -128,6 +128,15 @@ impl Tracing {
                 self.failed(cut);
             }
         }
+        match treatment.role {
+            Role::Confine if native => self.note_confinement(tid, call, &args),
+            Role::Clone => self.note_untraced(tid, args[0]),
+            Role::Clone3 => {
+                let flags = memory::read_array(&stopped, args[0]).map_or(0, u64::from_ne_bytes);
+                self.note_untraced(tid, flags);
+            }
+            _ => {}
+        }
         let Some(tracee) = self.tracees.get_mut(&tid.as_raw()) else {
             return Ok(());
         };

@@ -145,7 +145,7 @@ fn exceptions(abi: Abi, listed: &[Syscall], listed_stop: bool, watches: &[Watch]
             None => !listed_stop,
         };
         if !stops_anyway {
-            let verdict = watch.descriptor.map_or(Verdict::Stop, Verdict::StopOn);
+            let verdict = watch.first_argument.map_or(Verdict::Stop, Verdict::StopOn);
             verdicts.insert(number, verdict);
         }
     }
@@ -251,11 +251,11 @@ mod tests {
         let watch = [
             Watch {
                 name: "read",
-                descriptor: Some(0),
+                first_argument: Some(0),
             },
             Watch {
                 name: "close",
-                descriptor: None,
+                first_argument: None,
             },
         ];
         let filter = build(&Selection::Only(calls(&["sendto"])), &watch).unwrap();

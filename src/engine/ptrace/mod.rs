@@ -36,6 +36,7 @@ mod affinity;
 mod attach;
 mod attachment;
 mod availability;
+mod blind;
 mod calls;
 mod counts;
 mod counts_only;

@@ -80,6 +80,8 @@ pub(super) enum Role {
     Exit,
     /// `exit_group`: never returns either, and is the last moment to ask for CPU time.
     ExitGroup,
+    /// `prctl`, `seccomp`: may confine the program.
+    Confine,
     /// `io_uring_setup`: what goes through the ring is no system call.
     IoUring,
 }
@@ -113,6 +115,7 @@ const ROLES: &[(&str, Role)] = &[
     ("listen", SocketControl),
     ("poll", Wait(2)),
     ("ppoll", WaitAt(2)),
+    ("prctl", Confine),
     ("pread64", ReadOther),
     ("preadv", ReadOther),
     ("preadv2", ReadOther),
@@ -131,6 +134,7 @@ const ROLES: &[(&str, Role)] = &[
     ("rt_sigreturn", SignalReturn),
     ("sched_getaffinity", GetAffinity),
     ("sched_setaffinity", SetAffinity),
+    ("seccomp", Confine),
     ("select", WaitAt(4)),
     ("send", Send),
     ("sendfile", SendFile),
@@ -169,7 +173,7 @@ impl Role {
             | SetOption => true,
             Plain | Wait(_) | WaitAt(_) | Socket | Close | Duplicate | CloseRange | Unshare | Clone
             | Clone3 | Fork | Exec | GetAffinity | SetAffinity | Ptrace | SignalReturn | Exit | ExitGroup
-            | IoUring => false,
+            | Confine | IoUring => false,
         }
     }
 
@@ -266,8 +270,8 @@ impl Chosen {
 pub(super) struct Watch {
     /// Its name in every ABI.
     pub(super) name: &'static str,
-    /// Only when the first argument is this descriptor.
-    pub(super) descriptor: Option<u32>,
+    /// Only when the first argument is this, a descriptor or a command.
+    pub(super) first_argument: Option<u32>,
 }
 
 /// What has to be watched beside a selection: the markers, what a descriptor number stands for, the
@@ -276,13 +280,19 @@ pub(super) struct Watch {
 pub(super) fn watches(selection: &Selection, window: Window, pinned: bool) -> Vec<Watch> {
     let always = |name| Watch {
         name,
-        descriptor: None,
+        first_argument: None,
     };
-    let on = |name, fd| Watch {
+    let on = |name, argument| Watch {
         name,
-        descriptor: Some(fd),
+        first_argument: Some(argument),
     };
-    let mut watches = vec![always("exit_group"), always("ptrace"), always("io_uring_setup")];
+    let mut watches = vec![
+        always("exit_group"),
+        always("ptrace"),
+        always("io_uring_setup"),
+        always("seccomp"),
+        on("prctl", libc::PR_SET_SECCOMP as u32),
+    ];
     if window == Window::Markers {
         watches.extend([on("read", 0), on("write", 1), on("writev", 1), on("sendto", 1)]);
     }

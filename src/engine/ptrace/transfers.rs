@@ -230,7 +230,8 @@ pub(super) fn moves(role: Role) -> Option<Flow> {
         | Role::SignalReturn
         | Role::Exit
         | Role::ExitGroup
-        | Role::IoUring => None,
+        | Role::IoUring
+        | Role::Confine => None,
     }
 }
 
