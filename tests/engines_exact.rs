@@ -366,10 +366,20 @@ fn counted(kind: EngineKind, source: &'static str, arguments: &str, exit: Exit) 
             .unwrap();
         let outcome = session.finish(Some(LIMIT)).unwrap();
         assert_eq!(outcome.exits, [exit], "{kind}: {source} {arguments}");
+        // An engine that goes by a filter has to say that the guest has one of its own.
+        let has_filter = kind == EngineKind::PtraceCounts && arguments == "asks-for-tracer";
         assert_eq!(
-            outcome.notes,
-            Vec::<String>::new(),
+            outcome.notes.len(),
+            usize::from(has_filter),
             "{kind}: {source} {arguments}"
+        );
+        assert!(
+            outcome
+                .notes
+                .iter()
+                .all(|note| note.contains("seccomp filter of its own")),
+            "{kind}: {source} {arguments}: {:?}",
+            outcome.notes
         );
         Some(Arc::new(by_name(&tallies(&outcome).run_loop)))
     })
