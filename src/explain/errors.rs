@@ -6,6 +6,7 @@ use super::finding::{Doc, Finding, Rule, Severity};
 use super::row::{RECEIVES, Row};
 use super::trace::{Doubt, normal_error};
 use crate::record::{Kind, Record};
+use crate::tally::Errno;
 use crate::units::Grouped;
 
 pub(super) struct Errors;
@@ -40,7 +41,8 @@ fn check(row: &Row<'_>) -> Vec<Finding> {
             // How often a client looks in vain has rules of its own, which know more about it.
             let looks =
                 row.record.kind == Kind::Bench && errno == "EAGAIN" && RECEIVES.contains(&call.as_str());
-            if looks || told_elsewhere(call, errno) {
+            // Nor can a failure be judged whose errno the engine did not see.
+            if looks || told_elsewhere(call, errno) || *errno == *Errno::OTHER.name() {
                 continue;
             }
             match normal_error(call, errno, Doubt::default()) {
@@ -96,6 +98,15 @@ mod tests {
         assert_eq!(codes(&record), ["EXPECTED_ERRORS"]);
         set_call(&mut record.strategies[0], "sendto", 1000, &[("EPIPE", 3)]);
         assert_eq!(codes(&record), ["UNEXPECTED_ERRORS", "EXPECTED_ERRORS"]);
+    }
+
+    #[test]
+    fn failures_without_an_errno_are_not_judged() {
+        let mut record = empty();
+        let mut strategy = row("phpredis/connect/tcp");
+        set_call(&mut strategy, "openat", 1000, &[("other", 1000)]);
+        record.strategies.push(strategy);
+        assert_eq!(codes(&record), [] as [&str; 0]);
     }
 
     #[test]

@@ -273,7 +273,10 @@ impl Tracing {
         let tid = stopped.tid();
         let mut signal = 0;
         match stop {
-            Stop::Signal(number) => signal = number,
+            Stop::Signal(number) => {
+                self.settle(&stopped, stop);
+                signal = number;
+            }
             Stop::Syscall | Stop::Seccomp => self.last_call(&stopped, now),
             Stop::Trap => {
                 let _ = stopped.make_again(INTERRUPTIBLE);
