@@ -259,6 +259,32 @@ fn counts_of_chosen_calls_are_no_total_and_no_multiple_of_the_floor() {
 }
 
 #[test]
+fn an_engine_that_sees_no_errors_does_not_say_that_none_failed() {
+    use systally::units::Measured;
+    let mut record = record("bench-full");
+    record.strategies.truncate(1);
+    let said = |record: &Record| render(record, Format::Table, &wide(220)).unwrap();
+    let mut with = |errors: Measured<std::collections::BTreeMap<String, u64>>| {
+        let row = &mut record.strategies[0];
+        row.witness = Measured::NotMeasured("none".to_owned());
+        let Measured::Known(counted) = &mut row.counted else {
+            panic!("not counted");
+        };
+        for call in counted.phases.run_loop.syscalls.values_mut() {
+            call.errors = errors.clone();
+        }
+        said(&record)
+    };
+    let none = "No call that was counted failed.";
+    assert!(with(Measured::Known(Default::default())).contains(none));
+    let unseen = with(Measured::NotMeasured("it sees entries only".to_owned()));
+    assert!(
+        !unseen.contains(none) && unseen.contains("did not see which calls failed"),
+        "{unseen}"
+    );
+}
+
+#[test]
 fn the_speed_of_a_row_that_is_no_result_never_stands_like_a_good_one() {
     let record = record("bench-mixed");
     let (claimed, failed) = ("phpredis-2018/pipeline/tcp", "predis/connect/tcp");

@@ -47,7 +47,7 @@ fn running(args: &CountArgs, bpf_is_ready: impl FnOnce() -> bool) -> Chosen {
         Some(why) => (EngineKind::Ptrace, why),
         None if bpf_is_ready() => (
             EngineKind::Bpf,
-            "auto: it does not stop the program; CPU time, bytes and peers: --engine ptrace",
+            "auto: it does not stop the program; --engine ptrace sees CPU time, bytes, peers, and stalls by Nagle's algorithm too",
         ),
         None => (EngineKind::Ptrace, "auto: bpf may not be used here"),
     };

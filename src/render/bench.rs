@@ -467,7 +467,13 @@ fn remarks(rows: &[StrategyResult], calls: &Calls, notes: &mut Notes) -> Vec<Str
         )));
     }
     if !rows.iter().any(failures::any) {
-        remarks.push("No call that was counted failed.".to_owned());
+        // An engine that sees no returns cannot say that none failed.
+        let mut seen = rows.iter().filter(|row| row.counted.known().is_some());
+        remarks.push(if seen.all(|row| failures::untold(row).is_none()) {
+            "No call that was counted failed.".to_owned()
+        } else {
+            "The engine that counted did not see which calls failed.".to_owned()
+        });
     }
     remarks
 }
