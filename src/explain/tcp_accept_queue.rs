@@ -82,21 +82,14 @@ fn check(record: &Record) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use crate::explain::testing::{codes, empty, row};
+    use crate::explain::testing::{codes, empty, row, set_overflows};
 
     #[test]
     fn only_the_difference_counts() {
         let mut record = empty();
         record.strategies.push(row("phpredis/connect/tcp"));
         let mut count = |before, after| {
-            for name in [
-                "TcpExt.ListenOverflows",
-                "TcpExt.ListenDrops",
-                "TcpExt.TCPSynRetrans",
-            ] {
-                record.counters.before.insert(name.into(), before);
-                record.counters.after.insert(name.into(), after);
-            }
+            set_overflows(&mut record, before, after);
             codes(&record)
         };
         assert_eq!(count(7, 7), [] as [&str; 0]);

@@ -216,6 +216,18 @@ pub(super) fn set_errno(result: &mut StrategyResult, name: &str, calls: u64, err
     set_call(result, name, calls, &[(errno, calls)]);
 }
 
+/// Sets the kernel's counters of a full accept queue of TCP before and after the run.
+pub(super) fn set_overflows(record: &mut Record, before: u64, after: u64) {
+    for name in [
+        "TcpExt.ListenOverflows",
+        "TcpExt.ListenDrops",
+        "TcpExt.TCPSynRetrans",
+    ] {
+        record.counters.before.insert(name.to_owned(), before);
+        record.counters.after.insert(name.to_owned(), after);
+    }
+}
+
 /// A bench of one row whose worker said that it failed before it was ready.
 pub(super) fn failed(name: &str, class: &str, message: &str) -> Record {
     let mut record = empty();

@@ -227,13 +227,7 @@ mod tests {
 
     #[test]
     fn loopback_and_connection_tracking_are_told_apart() {
-        let tree = Tree::defaults()
-            .with("proc/sys/net/netfilter/nf_conntrack_count", "144\n")
-            .with("proc/sys/net/netfilter/nf_conntrack_max", "262144\n")
-            .with(
-                "proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait",
-                "120\n",
-            );
+        let tree = Tree::defaults().tracking_connections(144);
         assert_eq!(beyond_loopback(&tree.root(), &base()), Some(470));
         assert_eq!(followed(&tree.root(), &base()), Some((262_000, 2183)));
         assert_eq!(followed(&Tree::defaults().root(), &base()), None);

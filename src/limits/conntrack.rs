@@ -113,13 +113,7 @@ mod tests {
     use crate::proc::testing::Tree;
 
     fn tree(count: u64) -> Tree {
-        Tree::defaults()
-            .with("proc/sys/net/netfilter/nf_conntrack_count", format!("{count}\n"))
-            .with("proc/sys/net/netfilter/nf_conntrack_max", "262144\n")
-            .with(
-                "proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait",
-                "120\n",
-            )
+        Tree::defaults().tracking_connections(count)
     }
 
     fn load(rate: u64) -> Load {

@@ -268,12 +268,7 @@ mod tests {
     #[test]
     fn every_formula_comes_to_its_demand() {
         let tree = Tree::defaults()
-            .with("proc/sys/net/netfilter/nf_conntrack_count", "144\n")
-            .with("proc/sys/net/netfilter/nf_conntrack_max", "262144\n")
-            .with(
-                "proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait",
-                "120\n",
-            )
+            .tracking_connections(144)
             .with("proc/sys/net/ipv4/tcp_tw_reuse", "0\n");
         let server = ServerFacts {
             maxclients: Some(10_000),

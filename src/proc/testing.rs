@@ -45,6 +45,16 @@ impl Tree {
         self
     }
 
+    /// The tree where so many connections are tracked, of 262,144, closed ones for two minutes.
+    pub(crate) fn tracking_connections(self, count: u64) -> Tree {
+        self.with("proc/sys/net/netfilter/nf_conntrack_count", format!("{count}\n"))
+            .with("proc/sys/net/netfilter/nf_conntrack_max", "262144\n")
+            .with(
+                "proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait",
+                "120\n",
+            )
+    }
+
     /// The tree without a file.
     pub(crate) fn without(self, name: &str) -> Tree {
         std::fs::remove_file(self.0.path().join(name)).unwrap();
