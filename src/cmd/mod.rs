@@ -140,13 +140,16 @@ fn need_proc() -> Result<(), CommandError> {
 /// Any other failure to write, such as a full disk.
 pub fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        Err(e) => Err(io::Error::new(
-            e.kind(),
-            format!("cannot write to standard output: {e}"),
-        )),
-        Ok(()) => Ok(()),
+    delivered(out.write_all(text.as_bytes()).and_then(|()| out.flush()), |e| {
+        format!("cannot write to standard output: {e}")
+    })
+}
+
+/// A result that nobody reads any more is no error.
+fn delivered(written: io::Result<()>, says: impl Fn(&io::Error) -> String) -> io::Result<()> {
+    match written {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(io::Error::new(e.kind(), says(&e))),
+        Err(_) | Ok(()) => Ok(()),
     }
 }
 
@@ -156,13 +159,9 @@ pub fn print(text: &str) -> io::Result<()> {
 /// # Errors
 /// Any other failure to write, such as a full disk.
 pub fn print_beside(text: &str) -> io::Result<()> {
-    match writeln!(io::stderr().lock(), "{text}") {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(io::Error::new(
-            e.kind(),
-            format!("cannot write the result to standard error: {e}; -o FILE keeps it"),
-        )),
-        Err(_) | Ok(()) => Ok(()),
-    }
+    delivered(writeln!(io::stderr().lock(), "{text}"), |e| {
+        format!("cannot write the result to standard error: {e}; -o FILE keeps it")
+    })
 }
 
 /// Writes a line to standard error; nobody can be told when that fails.

@@ -116,18 +116,6 @@ impl Tracing {
         let native = call.abi == Abi::NATIVE;
         let treatment = self.roles.of(call);
         let tid = stopped.tid();
-        let Some(tracee) = self.tracees.get_mut(&tid.as_raw()) else {
-            return Ok(());
-        };
-        if let Some(again) = tracee.again.take() {
-            if native && again.number == entry.number as libc::c_long {
-                tracee.call = again.cut.map(|cut| cut.call);
-                return self.resume(stopped, 0);
-            }
-            if let Some(cut) = again.cut {
-                self.failed(cut);
-            }
-        }
         match treatment.role {
             Role::Confine if native => self.note_confinement(tid, call, &args),
             Role::Clone => self.note_untraced(tid, args[0]),
@@ -140,6 +128,15 @@ impl Tracing {
         let Some(tracee) = self.tracees.get_mut(&tid.as_raw()) else {
             return Ok(());
         };
+        if let Some(again) = tracee.again.take() {
+            if native && again.number == entry.number as libc::c_long {
+                tracee.call = again.cut.map(|cut| cut.call);
+                return self.resume(stopped, 0);
+            }
+            if let Some(cut) = again.cut {
+                cut.failed(&mut self.counts);
+            }
+        }
         let program = &mut self.programs[tracee.program];
 
         let entries_only = self.job.pace == Pace::Counts;

@@ -10,6 +10,8 @@ use std::time::Instant;
 use nix::unistd::Pid;
 
 use super::Pace;
+use super::availability::field;
+use super::counts::Counts;
 use super::state::{Again, Cut};
 use super::tracing::Tracing;
 use crate::sys::ptrace::{Stop, Stopped};
@@ -100,7 +102,7 @@ impl Tracing {
                 observer.repeated(program, Syscall::native(again.number), -1);
             }
             if let Some(cut) = again.cut {
-                self.failed(cut);
+                cut.failed(&mut self.counts);
             }
         }
     }
@@ -131,12 +133,14 @@ impl Tracing {
             tracee.again = Some(Again { number, cut });
         }
     }
+}
 
-    /// A call that was to begin anew failed before.
-    pub(super) fn failed(&mut self, Cut { call, at }: Cut) {
-        if let Some(slot) = call.slot {
-            let wall = Nanos::from(at.saturating_duration_since(call.entered));
-            let slot = self.counts.slot(slot);
+impl Cut {
+    /// Counts a call that does not begin anew: it has failed.
+    pub(super) fn failed(self, counts: &mut Counts) {
+        if let Some(slot) = self.call.slot {
+            let wall = Nanos::from(self.at.saturating_duration_since(self.call.entered));
+            let slot = counts.slot(slot);
             slot.returned(Some(Errno(libc::EINTR)), wall, Nanos(0));
         }
     }
@@ -144,10 +148,7 @@ impl Tracing {
 
 /// Whether `/proc/PID/status` (proc(5)) says that a signal is dropped: `SigIgn`, or no handler and so by default.
 fn is_ignored(status: &str, signal: i32) -> bool {
-    let mask = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        u64::from_str_radix(line.trim(), 16).ok()
-    };
+    let mask = |name| u64::from_str_radix(field(status, name)?, 16).ok();
     let Some(bit) = u32::try_from(signal - 1).ok().and_then(|n| 1u64.checked_shl(n)) else {
         return false;
     };

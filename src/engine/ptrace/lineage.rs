@@ -213,7 +213,7 @@ impl Tracing {
             return;
         };
         if let Some(cut) = tracee.cut {
-            self.failed(cut);
+            cut.failed(&mut self.counts);
         }
         let again = tracee.again.and_then(|again| again.cut).map(|cut| cut.call);
         if let Some(slot) = tracee.call.or(again).and_then(|call| call.slot) {

@@ -183,7 +183,7 @@ impl Tracing {
         }
         self.go_where_it_runs(stopped.tid(), now);
         let tid = stopped.tid();
-        if !self.tracees.contains_key(&tid.as_raw()) {
+        let Some(tracee) = self.tracees.get(&tid.as_raw()) else {
             // Its parent has not told of it yet, and it cannot be counted before it is known whose it is.
             self.early.insert(tid.as_raw(), (stopped, stop));
             self.early_since.get_or_insert(now);
@@ -191,12 +191,8 @@ impl Tracing {
                 let _ = kill(tid, Signal::SIGKILL);
             }
             return Ok(());
-        }
-        let held = self
-            .tracees
-            .get(&tid.as_raw())
-            .is_some_and(|tracee| tracee.cut.is_some());
-        if held || matches!(stop, Stop::Signal(_)) {
+        };
+        if tracee.cut.is_some() || matches!(stop, Stop::Signal(_)) {
             self.settle(&stopped, stop);
         }
         match stop {
