@@ -39,7 +39,7 @@ impl Rule for Clock {
 }
 
 fn source(trace: &Trace<'_>) -> Option<Finding> {
-    let current = trace.imported.values.get("current")?.as_str()?;
+    let current = trace.word("current")?;
     let fast = matches!(
         current,
         "tsc" | "kvm-clock" | "arch_sys_counter" | "hyperv_clocksource_tsc_page"

@@ -157,6 +157,11 @@ impl<'a> Trace<'a> {
         self.imported.values.get(name).and_then(Value::as_u64)
     }
 
+    /// The row's value of a pasted setting that is no number.
+    pub(super) fn word(&self, name: &str) -> Option<&'a str> {
+        self.imported.values.get(name).and_then(Value::as_str)
+    }
+
     /// Errors of these calls with that errno, where errnos are told.
     pub(super) fn errno(&self, calls: &[&str], errno: &str) -> u64 {
         self.imported

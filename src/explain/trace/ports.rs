@@ -91,11 +91,7 @@ fn state(trace: &Trace<'_>) -> Option<Finding> {
         return None;
     }
     let to_peer = trace.value("time_wait_to_peer").is_some();
-    let peer = trace
-        .imported
-        .values
-        .get("time_wait_peer")
-        .and_then(|v| v.as_str());
+    let peer = trace.word("time_wait_peer");
     let loopback = peer
         .map(|peer| peer.starts_with("127.") || peer.starts_with("[::1]") || peer.starts_with("localhost"));
     let reuse = trace.value("tcp_tw_reuse");

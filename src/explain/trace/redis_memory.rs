@@ -30,17 +30,15 @@ impl Rule for RedisMemory {
 fn memory(trace: &Trace<'_>) -> Option<Finding> {
     let most = trace.value("maxmemory").filter(|most| *most > 0);
     let used = trace.value("used_memory");
-    let policy = trace
-        .imported
-        .values
-        .get("maxmemory_policy")
-        .and_then(serde_json::Value::as_str);
+    let policy = trace.word("maxmemory_policy");
     let evicted = trace.value("evicted_keys").filter(|n| *n > 0);
-    let replies = trace.value("oom_replies").unwrap_or(0);
-    let errors = trace.value("oom_errors").unwrap_or(0);
+    let replies = trace.value("oom_replies");
+    let errors = trace.value("oom_errors");
+    // The two tell of the same refusals from both sides.
+    let refused = errors.max(replies);
     let filled = used.zip(most).map(|(used, most)| share(used, most));
     // A counter of errors that is old says nothing while there is room.
-    let refuses = replies > 0 || errors > 0 && filled.is_none_or(|filled| filled >= 0.8);
+    let refuses = replies > Some(0) || errors > Some(0) && filled.is_none_or(|filled| filled >= 0.8);
     let state = match (used, most) {
         (Some(used), Some(most)) => format!("{} of maxmemory {} are used", Bytes(used), Bytes(most)),
         _ => "how much of maxmemory is used is not shown".to_owned(),
@@ -54,14 +52,13 @@ fn memory(trace: &Trace<'_>) -> Option<Finding> {
     };
     let full = filled.is_some_and(|filled| filled >= 0.95);
     if refuses || full && policy == Some("noeviction") {
-        let count = errors.max(replies);
         let (severity, says) = if refuses {
             (
                 Severity::Error,
                 format!(
                     "the server refused {} with \"-OOM command not allowed\": {state}, and its policy evicts nothing that would \
                      make room",
-                    super::plural(count, "command")
+                    super::plural(refused.unwrap_or(0), "command")
                 ),
             )
         } else {
@@ -74,7 +71,7 @@ fn memory(trace: &Trace<'_>) -> Option<Finding> {
         };
         return Some(
             with_values(trace.finding("REDIS_OOM", severity))
-                .with("refused", count)
+                .with_known("refused", refused)
                 .says(says)
                 .try_next("CONFIG SET maxmemory N, or maxmemory-policy allkeys-lru when it is a cache; or fewer keys"),
         );
@@ -109,6 +106,8 @@ mod tests {
     fn a_full_memory_refuses_or_evicts() {
         let full = find(&found(&info(1_073_000_000, "noeviction", 0)), "REDIS_OOM").unwrap();
         assert!(full.says.contains("of maxmemory 1 GiB"), "{}", full.says);
+        // INFO without errorstat_OOM does not say that none was refused.
+        assert!(!full.evidence.contains_key("refused"));
         let errors = info(1_073_000_000, "noeviction", 0) + "errorstat_OOM:count=17\n";
         let errors = find(&found(&errors), "REDIS_OOM").unwrap();
         assert!(errors.says.contains("refused 17 commands"), "{}", errors.says);

@@ -43,7 +43,7 @@ fn queue(trace: &Trace<'_>) -> Option<Finding> {
     if !full && overflows.is_none() {
         return None;
     }
-    let listener = trace.imported.values.get("listener").and_then(Value::as_str);
+    let listener = trace.word("listener");
     let unix = full && listener.is_some_and(|name| name.starts_with(['/', '@']));
     let mut parts = Vec::new();
     if let (Some(now), Some(backlog), true) = (now, backlog, full) {

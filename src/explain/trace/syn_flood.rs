@@ -20,11 +20,7 @@ impl Rule for SynFlood {
 fn flood(trace: &Trace<'_>) -> Option<Finding> {
     let dropped = trace.value("syn_dropped_lines");
     let cookies = trace.value("syn_cookies_lines");
-    let port = trace
-        .imported
-        .values
-        .get("syn_flooding_port")
-        .and_then(serde_json::Value::as_str)?;
+    let port = trace.word("syn_flooding_port")?;
     let seldom =
         "the kernel says it once per listener, so the number of lines tells nothing of how often it happened";
     Some(match (dropped, cookies) {

@@ -74,10 +74,7 @@ fn texts(trace: &Trace<'_>) -> Option<Finding> {
         return None;
     }
     let system = trace
-        .imported
-        .values
-        .get("error_numbers_of")
-        .and_then(Value::as_str)
+        .word("error_numbers_of")
         .map(|system| format!("; the numbers are those of {system}"))
         .unwrap_or_default();
     Some(
