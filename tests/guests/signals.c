@@ -106,6 +106,11 @@ static void stop_and_continue(pid_t child) {
 
 // Calls that a stop interrupts: poll goes on as restart_syscall, select is made again.
 static int restart_kinds(void) {
+    // Under a tracer it would restart the sleep in which the parent waits for the child's call.
+    sigset_t of_children;
+    sigemptyset(&of_children);
+    sigaddset(&of_children, SIGCHLD);
+    CHECK(sigprocmask(SIG_BLOCK, &of_children, NULL) == 0);
     for (int way = 0; way < 2; way++) {
         int ends[2], status;
         CHECK(pipe(ends) == 0);
